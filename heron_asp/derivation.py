@@ -1,0 +1,110 @@
+"""The first stage: operator and target facts through the S- and C-rules to sketches, one an answer set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import clingo
+
+from heron_asp.analysis import BlockFacts
+from heron_asp.errors import HeronError, InternalError
+from heron_asp.resources import rule_files
+from heron_asp.sketch import Sketch, sketch_from
+from heron_asp.target import Target
+from heron_asp.terms import Term, Value, add_facts, fact
+
+MOST_SKETCHES = 16
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an intrinsic cannot run a block.
+
+    Attributes:
+        block: the block.
+        intrinsic: the intrinsic's name.
+        seating: `straight` or `crossed`.
+        reason: e.g. `lacks(avx512_vnni)` or `dtype(a, f16, u8)`.
+    """
+
+    block: str
+    intrinsic: str
+    seating: str
+    reason: Value
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """What the rules say of an operator on a target.
+
+    Attributes:
+        sketches: those that are kept, at most 16, searched ones first.
+        dropped: names of further sketches.
+        refusals: why intrinsics cannot run a block.
+    """
+
+    sketches: tuple[Sketch, ...]
+    dropped: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def derive(
+    block: BlockFacts,
+    target: Target,
+    threads: int,
+    extra_rules: Sequence[Path] = (),
+    relaxed: Sequence[str] = (),
+) -> Derivation:
+    """Derives the sketches of an operator on a target.
+
+    Args:
+        block: operator facts.
+        target: the machine.
+        threads: how many threads a kernel may use.
+        extra_rules: further rule files.
+        relaxed: rules of thumb that are lifted, by their names in the target.
+
+    Raises:
+        HeronError: a rule file does not parse.
+        InternalError: the rules have no answer set.
+    """
+    facts = [*block.facts(), *target.facts(), fact("threads", threads)]
+    facts = [one for one in facts if not (one.name == "pays" and one.arguments[0] in relaxed)]
+    models = _answer_sets(facts, [*rule_files(*target.rules), *extra_rules])
+    if not models:
+        raise InternalError("the rules have no answer set: an S-rule failed where it should decline")
+    sketches = sorted((sketch_from(0, model) for model in models), key=_rank)
+    kept = tuple(Sketch(number, one.atoms) for number, one in enumerate(sketches[:MOST_SKETCHES]))
+    refusals = tuple(
+        Refusal(str(name), str(way[0]), str(way[1]), reason)
+        for name, way, reason in sketches[0].of("refused")
+        if isinstance(way, tuple)
+    )
+    return Derivation(kept, tuple(one.name for one in sketches[MOST_SKETCHES:]), refusals)
+
+
+def _rank(sketch: Sketch) -> tuple[bool, bool, str]:
+    return (sketch.aside is not None, not sketch.tensorized, sketch.name)
+
+
+def _answer_sets(facts: Sequence[Term], files: Sequence[Path]) -> list[list[clingo.Symbol]]:
+    messages: list[str] = []
+    control = clingo.Control(["0", "--warn=all"], logger=lambda _code, message: messages.append(message))
+    try:
+        for path in files:
+            control.load(str(path))
+        add_facts(control, facts)
+        control.ground([("base", [])])
+    except RuntimeError as error:
+        raise HeronError("the rules cannot be grounded:\n" + ("\n".join(messages) or str(error))) from None
+    if messages:
+        raise HeronError("the rules give warnings, which are errors here:\n" + "\n".join(messages))
+    models: list[list[clingo.Symbol]] = []
+    with control.solve(yield_=True) as handle:
+        for model in handle:
+            models.append(list(model.symbols(atoms=True)))
+    return models
+
+

@@ -1,0 +1,108 @@
+"""A built program: compiled by TVM, with its constants packed, ready to be called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heron_asp.operators import Operator
+from heron_asp.schedule.replay import KERNEL, Program
+from heron_asp.target import Target
+
+Array = npt.NDArray[Any]
+
+
+def tvm_target(target: Target, threads: int) -> Any:
+    """TVM's target; LLVM would take an unknown CPU for a generic one, so it is asked first.
+
+    Raises:
+        HeronError: LLVM does not know the CPU.
+    """
+    from tvm.target import Target as TvmTarget
+    from tvm.target import codegen
+
+    from heron_asp.errors import HeronError
+    from heron_asp.resources import suggestion
+
+    compiler = target.machine.compiler
+    if not codegen.llvm_is_valid_cpu(compiler.mcpu, codegen.llvm_get_system_triple()):
+        raise HeronError(
+            f"{target.path}: compiler.mcpu = '{compiler.mcpu}': LLVM {codegen.llvm_version_major()} does not know it",
+            suggestion(compiler.mcpu, map(str, codegen.llvm_get_cpu_archlist())),
+        )
+    return TvmTarget({"kind": compiler.kind, "mcpu": compiler.mcpu, "num-cores": threads})
+
+
+@dataclass(frozen=True)
+class Built:
+    """An executable program.
+
+    Attributes:
+        operator: what it computes.
+        program: the scheduled module.
+        executable: what TVM compiled.
+    """
+
+    operator: Operator
+    program: Program
+    executable: Any
+
+    def assembly(self) -> str:
+        """Machine code as text."""
+        return str(self.executable.mod.inspect_source("asm"))
+
+    def arguments(self, inputs: Mapping[str, Array]) -> list[Any]:
+        """Tensors for a call: constants packed by the program's own functions, and a result filled with garbage."""
+        import tvm
+
+        packings = {packing.tensor: packing for packing in self.program.packings}
+        made = []
+        for spec in self.operator.inputs:
+            plain = tvm.runtime.tensor(np.ascontiguousarray(spec.dtype.stored(inputs[spec.name])))
+            if spec.name in packings:
+                packing = packings[spec.name]
+                packed = tvm.runtime.empty(packing.shape, spec.dtype.storage)
+                self.executable[packing.function](plain, packed)
+                made.append(packed)
+            else:
+                made.append(plain)
+        result = self.operator.result
+        garbage = np.frombuffer(b"\x5a" * (int(np.prod(result.shape)) * result.dtype.bytes), result.dtype.storage)
+        made.append(tvm.runtime.tensor(garbage.reshape(result.shape)))
+        return made
+
+    def run(self, inputs: Mapping[str, Array]) -> Array:
+        """Calls the kernel once and returns the result."""
+        arguments = self.arguments(inputs)
+        self.executable[KERNEL](*arguments)
+        array: Array = arguments[-1].numpy()
+        return array.view(self.operator.result.dtype.numpy)
+
+    def time(self, arguments: Iterable[Any], repeats: int, repeat_ms: int) -> list[float]:
+        """Seconds of a call, one number a repetition of at least so many milliseconds."""
+        import tvm
+
+        evaluator = self.executable.mod.time_evaluator(
+            KERNEL, tvm.cpu(0), number=1, repeat=repeats, min_repeat_ms=repeat_ms
+        )
+        return [float(seconds) for seconds in evaluator(*arguments).results]
+
+
+def build(operator: Operator, program: Program, target: Target, threads: int) -> Built:
+    """Compiles a scheduled program."""
+    import tvm
+
+    executable = tvm.compile(program.module, target=tvm_target(target, threads))
+    executable[KERNEL]  # noqa: B018 - the JIT compiles here, which belongs to building
+    return Built(operator, program, executable)
+
+
+def use_threads(threads: int) -> None:
+    """Sets the size of TVM's thread pool; to be called in a process that has not run a parallel kernel."""
+    import tvm
+
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)

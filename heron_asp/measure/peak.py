@@ -1,0 +1,95 @@
+"""The peak of an intrinsic: a kernel of independent accumulators in registers, made by the same builder as all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heron_asp.dtypes import DTYPES
+from heron_asp.intrinsics import Intrinsic, IntrinsicOperand
+from heron_asp.operators.products import widen
+from heron_asp.schedule.replay import KERNEL
+from heron_asp.schedule.tensor_intrin import register
+from heron_asp.target import Target
+
+ACCUMULATORS = 12  # more than latency times throughput of any such instruction, few enough to stay in registers
+_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class PeakProgram:
+    """A scheduled peak kernel.
+
+    Attributes:
+        module: the IRModule.
+        operations: of one call.
+        operands: storage type and shape of each argument.
+        target: TVM's target.
+    """
+
+    module: Any
+    operations: int
+    operands: tuple[tuple[str, tuple[int, ...]], ...]
+    target: Any
+
+    def measure(self, repeats: int = 10) -> float:
+        """Operations a second: the best of several repetitions."""
+        import tvm
+
+        executable = tvm.compile(self.module, target=self.target)
+        tensors = [tvm.runtime.tensor(np.zeros(shape, storage)) for storage, shape in self.operands]
+        executable[KERNEL](*tensors)
+        evaluator = executable.mod.time_evaluator(KERNEL, tvm.cpu(0), number=1, repeat=repeats, min_repeat_ms=4)
+        return float(self.operations / min(evaluator(*tensors).results))
+
+
+def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProgram:
+    """A kernel that executes an intrinsic on registers only: its operands do not change from step to step."""
+    from tvm import te
+    from tvm.s_tir import Schedule
+
+    from heron_asp.measure.kernel import tvm_target
+
+    extents = intrinsic.extents
+    shapes = [tuple(extents[role] for role in operand.index) for operand in intrinsic.operands]
+    first, second = (
+        te.placeholder(shape, DTYPES[operand.dtype].storage, name=name)
+        for name, shape, operand in zip("ab", shapes, intrinsic.operands, strict=True)
+    )
+    accumulator = DTYPES[intrinsic.result.dtype]
+    reduced = {
+        axis.role: te.reduce_axis((0, axis.extent), name=axis.role) for axis in intrinsic.axes if axis.kind == "reduce"
+    }
+    step = te.reduce_axis((0, _STEPS), name="step")
+
+    def element(tensor: Any, operand: IntrinsicOperand, place: dict[str, Any]) -> Any:
+        return widen(tensor[tuple(place[role] for role in operand.index)], DTYPES[operand.dtype], accumulator)
+
+    def compute(*indices: Any) -> Any:
+        place = {**dict(zip(intrinsic.result.index, indices[2:], strict=True)), **reduced}
+        product = element(first, intrinsic.operands[0], place) * element(second, intrinsic.operands[1], place)
+        return te.sum(product, axis=[step, *reduced.values()])
+
+    shape = (threads, ACCUMULATORS, *(extents[role] for role in intrinsic.result.index))
+    # te.compute reads the number of indices off the function's signature
+    compute_fixed = {3: lambda t, i, x: compute(t, i, x), 4: lambda t, i, x, y: compute(t, i, x, y)}[len(shape)]
+    output = te.compute(shape, compute_fixed, name="c")
+    schedule = Schedule(te.create_prim_func([first, second, output]))
+    block = schedule.get_sblock("c")
+    loops = schedule.get_loops(block)
+    thread, accumulators, *rest = loops
+    spatial, (steps, *sums) = rest[: len(intrinsic.result.index)], rest[len(intrinsic.result.index) :]
+    schedule.reorder(thread, steps, accumulators, *spatial, *sums)
+    if threads > 1:
+        schedule.parallel(thread)
+    schedule.decompose_reduction(block, steps)
+    schedule.unroll(accumulators)
+    if intrinsic.call.ir is not None:
+        schedule.annotate(steps, "pragma_import_llvm", intrinsic.call.ir)
+    schedule.tensorize(spatial[0], register(intrinsic, "straight"))
+    storages = [DTYPES[operand.dtype].storage for operand in intrinsic.operands]
+    operands = (*zip(storages, shapes, strict=True), (accumulator.storage, shape))
+    operations = intrinsic.operations * ACCUMULATORS * _STEPS * threads
+    return PeakProgram(schedule.mod, operations, operands, tvm_target(target, threads))

@@ -1,0 +1,332 @@
+"""From the steps of a sketch and an assignment to a list of calls of `tvm.s_tir.Schedule`.
+
+A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. This module knows
+TVM's primitives and named loops; it knows no accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from heron_asp.analysis import BlockFacts
+from heron_asp.errors import InternalError
+from heron_asp.sketch import Sketch
+from heron_asp.terms import Term, Value, text
+
+Values: TypeAlias = Mapping[Value, Value]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A block or loop that an earlier call made, by the name of its Python variable."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """A layout: for each new dimension the old dimension it comes from, and how.
+
+    Attributes:
+        rank: number of old dimensions.
+        parts: (old dimension, `//` or `%`, unit).
+    """
+
+    rank: int
+    parts: tuple[tuple[int, str, int], ...]
+
+    def apply(self, indices: Sequence[object]) -> list[object]:
+        """The new indices of an element."""
+        quotient: Callable[[object, int], object] = lambda i, unit: i // unit  # type: ignore[operator]  # noqa: E731
+        remainder: Callable[[object, int], object] = lambda i, unit: i % unit  # type: ignore[operator]  # noqa: E731
+        return [(quotient if how == "//" else remainder)(indices[dim], unit) for dim, how, unit in self.parts]
+
+    def shape(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """Extents after the map."""
+        return tuple(extents[dim] // unit if how == "//" else unit for dim, how, unit in self.parts)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text that a target holds for an intrinsic (LLVM IR)."""
+
+    intrinsic: str
+
+
+@dataclass(frozen=True)
+class IntrinsicName:
+    """The name under which an intrinsic is registered for one seating of the operands."""
+
+    intrinsic: str
+    seating: str
+
+
+Argument: TypeAlias = Union[Ref, int, str, bool, None, IndexMap, Source, IntrinsicName, tuple["Argument", ...]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a schedule primitive.
+
+    Attributes:
+        primitive: the method of `tvm.s_tir.Schedule`.
+        arguments: positional arguments.
+        options: keyword arguments.
+        results: names for what it returns; a single name takes the value itself.
+        take: keep only the last so many of the returned loops (0: all).
+    """
+
+    primitive: str
+    arguments: tuple[Argument, ...]
+    results: tuple[str, ...] = ()
+    options: tuple[tuple[str, Argument], ...] = ()
+    take: int = 0
+
+
+def plan(block: BlockFacts, sketch: Sketch, values: Values) -> list[Call]:
+    """The calls that make the program of an assignment.
+
+    Raises:
+        InternalError: a step names a primitive, loop or block that does not exist.
+    """
+    planner = _Planner(block, sketch, values)
+    for step in sketch.steps:
+        if step.taken(values):
+            planner.take(step.primitive)
+    return planner.calls
+
+
+class _Planner:
+    """Replays steps on names: which loops and blocks exist, and what they are called."""
+
+    def __init__(self, block: BlockFacts, sketch: Sketch, values: Values) -> None:
+        self.block = block
+        self.sketch = sketch
+        self.values = values
+        self.calls: list[Call] = []
+        self.names: dict[Value, str] = {}
+        self.loops: list[Term] = []  # of the block, outermost first
+        self.kind: dict[Value, str] = {axis.name: axis.kind for axis in block.axes} | {"fused": "spatial"}
+        self.slot = {tensor.name: slot for slot, tensor in enumerate(block.operands)}
+        self.rank = {tensor.name: len(tensor.shape) for tensor in (*block.operands, block.result)}
+        self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
+        self._call("get_sblock", block.block, results=[self._name(block.block)])
+
+    # -- primitives, by TVM's names --------------------------------------------------------------------------------
+
+    def take(self, primitive: Term) -> None:
+        """Replays one step."""
+        method = getattr(self, f"_do_{primitive.name}", None)
+        if method is None:
+            raise InternalError(f"step {primitive}: no schedule primitive '{primitive.name}' is known")
+        method(*primitive.arguments)
+
+    def _do_pad_einsum(self, block: Value) -> None:
+        padding = tuple(self._number(Term("extent", (block, axis))) for axis in self._axes())
+        self._call("pad_einsum", self._ref(block), padding)
+
+    def _do_get_sblock(self, copy: Value, what: Term) -> None:
+        if what.name != "pad":
+            raise InternalError(f"get_sblock({text(copy)}, {what}): only a padding is found by its name")
+        self._call("get_sblock", f"{text(what.arguments[0])}_pad", results=[self._name(copy)])
+
+    def _do_cache_read(self, copy: Value, block: Value, tensor: Value, scope: Value) -> None:
+        self._call("cache_read", self._ref(block), self.slot[text(tensor)], text(scope), results=[self._name(copy)])
+
+    def _do_cache_write(self, copy: Value, block: Value, _tensor: Value, scope: Value) -> None:
+        self._call("cache_write", self._ref(block), 0, text(scope), results=[self._name(copy)])
+
+    def _do_transform_layout(self, copy: Value, _layout: Value) -> None:
+        parts = tuple(self._layout_part(part) for _, part in self._layout(copy))
+        index_map = IndexMap(self.rank[self.tensor_of[copy]], parts)
+        self._call("transform_layout", self._ref(copy), ("write", 0), index_map)
+
+    def _do_split(self, what: Value, unit: Value | None = None) -> None:
+        if isinstance(what, Term) and what.name == "loop":  # a loop of a copy
+            copy, dim = what.arguments
+            outer, inner = (Term("loop", (copy, dim, part)) for part in ("outer", "inner"))
+            loop = self._copy_loop(copy, dim)
+            results = [self._name(outer), self._name(inner)]
+            self._call("split", self._ref(loop), (None, self._number(unit)), results=results)
+        else:
+            assert unit is not None
+            self._split_axis(what, unit)
+
+    def _split_axis(self, block: Value, axis: Value) -> None:
+        if not self.loops:
+            self.loops = [Term("loop", (block, one)) for one in self._axes()]
+            self._call("get_loops", self._ref(block), results=[self._name(loop) for loop in self.loops])
+        tiles = {level for _, one, level in self.sketch.of("tile") if one == axis}
+        levels = [row.name for row in self.sketch.levels if row.name in tiles and row.kind == self.kind[axis]]
+        if not levels:
+            raise InternalError(f"split({text(block)}, {text(axis)}): the axis has no tile")
+        whole = Term("loop", (block, axis))
+        parts = [Term("loop", (block, axis, level)) for level in levels]
+        if len(parts) > 1:
+            factors = tuple(self._number(Term("tile", (block, axis, level))) for level in levels)
+            self._call("split", self._ref(whole), factors, results=[self._name(part) for part in parts])
+        else:
+            self.names[parts[0]] = self.names[whole]
+        at = self.loops.index(whole)
+        self.loops[at : at + 1] = parts
+
+    def _do_reorder(self, what: Value, layout: Value | None = None) -> None:
+        if layout is not None:  # the loops of a copy, in the order of its layout
+            self._call("reorder", *(self._ref(self._layout_loop(what, part)) for _, part in self._layout(what)))
+            return
+        ordered: list[Term] = []
+        for row in self.sketch.levels:
+            loops = [loop for loop in self._at(row.name) if self.kind[loop.arguments[1]] == row.kind]
+            inner = self.values.get(Term("inner", (what, row.name)))
+            loops.sort(key=lambda loop, inner=inner: loop.arguments[1] == inner)  # type: ignore[misc]
+            ordered += sorted(loops, key=self._unit_place) if row.name == "unit" else loops
+        self.loops = ordered
+        self._call("reorder", *(self._ref(loop) for loop in ordered))
+
+    def _do_fuse(self, block: Value, level: Value) -> None:
+        loops = self._at(level)
+        fused = Term("loop", (block, "fused", level))
+        if len(loops) == 1:
+            self.names[fused] = self.names[loops[0]]
+        else:
+            self._call("fuse", *(self._ref(loop) for loop in loops), results=[self._name(fused)])
+        at = self.loops.index(loops[0])
+        self.loops[at : at + len(loops)] = [fused]
+
+    def _do_compute_at(self, copy: Value, position: Value) -> None:
+        self._attach("compute_at", copy, position)
+
+    def _do_reverse_compute_at(self, copy: Value, position: Value) -> None:
+        self._attach("reverse_compute_at", copy, position)
+
+    def _attach(self, primitive: str, copy: Value, position: Value) -> None:
+        inside = self._at(self.values[position])
+        if not inside:
+            raise InternalError(f"{primitive}({text(copy)}): there is no loop at level {text(self.values[position])}")
+        self._call(primitive, self._ref(copy), self._ref(inside[-1]), options=[("preserve_unit_loops", True)])
+
+    def _do_parallel(self, loop: Value) -> None:
+        self._call("parallel", self._ref(self._resolved(loop)))
+
+    def _do_vectorize(self, loop: Value) -> None:
+        self._call("vectorize", self._ref(self._resolved(loop)))
+
+    def _do_unroll(self, loop: Value) -> None:
+        self._call("unroll", self._ref(self._resolved(loop)))
+
+    def _do_annotate(self, what: Value, key: Value, value: Value) -> None:
+        argument: Argument = Source(text(value.arguments[0])) if isinstance(value, Term) else _plain(value)
+        self._call("annotate", self._ref(self._resolved(what)), text(key), argument)
+
+    def _do_decompose_reduction(self, block: Value, level: Value) -> None:
+        at = self.loops.index(self._at(level)[0])
+        init = Term("init", (block,))
+        self._call("decompose_reduction", self._ref(block), self._ref(self.loops[at]), results=[self._name(init)])
+        inner = [loop for loop in self.loops[at:] if self.kind[loop.arguments[1]] == "spatial"]
+        names = [self._name(Term("loop", (init, *loop.arguments[1:]))) for loop in inner]
+        if names:
+            self._call("get_loops", self._ref(init), results=names, take=len(names))
+
+    def _do_tensorize(self, _block: Value, intrinsic: Value, seating: Value) -> None:
+        unit = self._at("unit")[0]
+        self._call("tensorize", self._ref(unit), IntrinsicName(text(intrinsic), text(seating)))
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        primitive: str,
+        *arguments: Argument,
+        results: Sequence[str] = (),
+        options: Sequence[tuple[str, Argument]] = (),
+        take: int = 0,
+    ) -> None:
+        self.calls.append(Call(primitive, tuple(arguments), tuple(results), tuple(options), take))
+
+    def _name(self, thing: Value) -> str:
+        """A Python variable for a block or loop: `pack_b`, `m_register`, `init_n_unit`."""
+        if thing in self.names:
+            return self.names[thing]
+        words = _words(thing)
+        if isinstance(thing, Term) and thing.name == "loop":
+            owner, *rest = thing.arguments
+            short = {self.block.block: [], Term("init", (self.block.block,)): ["init"]}  # the block goes without saying
+            words = [*short.get(owner, _words(owner)), *(word for one in rest for word in _words(one))]
+        name = "_".join(words) if isinstance(thing, Term) else f"{'_'.join(words)}_block"
+        taken = set(self.names.values())
+        unique = name if name not in taken else next(f"{name}_{i}" for i in range(2, 99) if f"{name}_{i}" not in taken)
+        self.names[thing] = unique
+        return unique
+
+    def _ref(self, thing: Value) -> Ref:
+        if thing not in self.names:
+            raise InternalError(f"there is no block or loop {text(thing)}")
+        return Ref(self.names[thing])
+
+    def _resolved(self, thing: Value) -> Value:
+        """A loop of a copy is named when it is first asked for."""
+        if isinstance(thing, Term) and thing.name == "loop" and len(thing.arguments) == 2 and thing not in self.names:
+            return self._copy_loop(*thing.arguments)
+        return thing
+
+    def _copy_loop(self, copy: Value, dim: Value) -> Value:
+        """The loop of a dimension of a copy; asks for all of the copy's loops once."""
+        loop = Term("loop", (copy, dim))
+        if loop not in self.names:
+            rank = self.rank[self.tensor_of[copy]]
+            names = [self._name(Term("loop", (copy, one))) for one in range(rank)]
+            self._call("get_loops", self._ref(copy), results=names, take=rank)
+        return loop
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    def _axes(self) -> list[str]:
+        return [axis.name for axis in self.block.axes]
+
+    def _at(self, level: Value) -> list[Term]:
+        """The loops of a level, outermost first."""
+        return [loop for loop in self.loops if len(loop.arguments) == 3 and loop.arguments[2] == level]
+
+    def _unit_place(self, loop: Term) -> int:
+        """Where an intrinsic has the loop's role: the roles of its result in their order, then what it sums over."""
+        roles = {role for _, role, axis in self.sketch.of("maps") if axis == loop.arguments[1]}
+        for intrinsic, slot, position, role, _ in self.sketch.of("intrinsic_index"):
+            if intrinsic in self.sketch.intrinsics and slot == "result" and role in roles:
+                return self._number(position)
+        return len(self.loops)
+
+    def _layout(self, copy: Value) -> list[tuple[Value, Term]]:
+        parts = [
+            (position, part) for one, position, part in self.sketch.of("layout") if one == copy and isinstance(part, Term)
+        ]
+        return sorted(parts, key=lambda pair: text(pair[0]))
+
+    def _layout_part(self, part: Term) -> tuple[int, str, int]:
+        dim, unit = (self._number(argument) for argument in part.arguments)
+        return dim, "//" if part.name == "quotient" else "%", unit
+
+    def _layout_loop(self, copy: Value, part: Term) -> Value:
+        which = "outer" if part.name == "quotient" else "inner"
+        loop = Term("loop", (copy, part.arguments[0], which))
+        return loop if loop in self.names else self._copy_loop(copy, part.arguments[0])
+
+    def _number(self, value: Value | None) -> int:
+        """A number, or the value of a variable."""
+        found = value if isinstance(value, int) or value is None else self.values[value]
+        if not isinstance(found, int):
+            raise InternalError(f"{text(value) if value is not None else 'nothing'} is not a number")
+        return found
+
+
+def _words(value: Value) -> list[str]:
+    if isinstance(value, Term):
+        return [value.name, *(word for argument in value.arguments for word in _words(argument))]
+    if isinstance(value, tuple):
+        return [word for argument in value for word in _words(argument)]
+    return [str(value)]
+
+
+def _plain(value: Value) -> int | str:
+    return value if isinstance(value, int) else text(value)

@@ -1,0 +1,149 @@
+"""Executes the calls of a plan on a TVM schedule, and takes what is known ahead out of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heron_asp.errors import InternalError
+from heron_asp.intrinsics import Intrinsic
+from heron_asp.schedule.plan import Argument, Call, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.tensor_intrin import register
+
+PREPARED = "meta_schedule.layout_rewrite_preproc"  # TVM's own mark of a block that packs what is known ahead
+KERNEL = "main"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A function that prepares a constant operand.
+
+    Attributes:
+        tensor: the operand.
+        function: name of the function in the module; it takes the plain tensor and writes the packed one.
+        shape: extents of the packed tensor.
+    """
+
+    tensor: str
+    function: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A scheduled operator.
+
+    Attributes:
+        module: an IRModule with the kernel `main` and a function for each packing.
+        packings: what the kernel expects to be packed.
+    """
+
+    module: Any
+    packings: tuple[Packing, ...]
+
+
+def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic]) -> Program:
+    """Schedules a PrimFunc.
+
+    Args:
+        function: the operator.
+        calls: from `plan`.
+        intrinsics: by name.
+    """
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(function)
+    made: dict[str, Any] = {}
+    for call in calls:
+        arguments = [_value(argument, made, intrinsics) for argument in call.arguments]
+        options = {name: _value(value, made, intrinsics) for name, value in call.options}
+        result = getattr(schedule, call.primitive)(*arguments, **options)
+        if not call.results:
+            continue
+        if call.primitive in ("get_loops", "split"):
+            made.update(zip(call.results, list(result)[-call.take :], strict=True))
+        else:
+            made[call.results[0]] = result
+    return split_prepared(schedule.mod)
+
+
+def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:
+    if isinstance(argument, Ref):
+        return made[argument.name]
+    if isinstance(argument, tuple):
+        values = [_value(one, made, intrinsics) for one in argument]
+        return tuple(values) if isinstance(values[0], str) else values
+    if isinstance(argument, IndexMap):
+        return _index_function(argument)
+    if isinstance(argument, Source):
+        return intrinsics[argument.intrinsic].call.ir
+    if isinstance(argument, IntrinsicName):
+        return register(intrinsics[argument.intrinsic], argument.seating)
+    return argument
+
+
+def _index_function(index_map: IndexMap) -> Any:
+    """TVM counts the parameters of an index map, so it gets a function with just so many."""
+    functions = {
+        1: lambda i: index_map.apply([i]),
+        2: lambda i, j: index_map.apply([i, j]),
+        3: lambda i, j, k: index_map.apply([i, j, k]),
+        4: lambda i, j, k, m: index_map.apply([i, j, k, m]),
+    }
+    return functions[index_map.rank]
+
+
+def split_prepared(module: Any) -> Program:
+    """Moves blocks that are marked as prepared ahead into functions of their own; the kernel takes what they write.
+
+    Does for a single kernel what TVM's SplitLayoutRewritePreproc does for a Relax module.
+    """
+    from tvm import IRModule, s_tir, tirx
+
+    kernel = module[KERNEL]
+    root = kernel.body.block
+    statements = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
+    parameters, buffers = list(kernel.params), list(root.alloc_buffers)
+    rest, functions, packings = [], {}, []
+    for statement in statements:
+        block = _prepared_block(statement)
+        if block is None:
+            rest.append(statement)
+            continue
+        plain, packed = block.reads[0].source, block.writes[0].source
+        at = next(i for i, parameter in enumerate(parameters) if parameter.name == plain.name)
+        name = f"pack_{parameters[at].name}"
+        body = _root(root, kernel.body, [statement], [])
+        functions[name] = tirx.PrimFunc(
+            [parameters[at], packed], body, kernel.ret_type, kernel.attrs
+        ).with_attr("global_symbol", name)
+        packings.append(Packing(parameters[at].name, name, tuple(int(extent) for extent in packed.shape)))
+        parameters[at] = packed
+        buffers = [buffer for buffer in buffers if not buffer.same_as(packed)]
+    if not rest:
+        raise InternalError("everything was prepared ahead; no kernel is left")
+    body = _root(root, kernel.body, rest, buffers)
+    functions[KERNEL] = tirx.PrimFunc(parameters, body, kernel.ret_type, kernel.attrs)
+    assert s_tir
+    return Program(IRModule(functions), tuple(packings))
+
+
+def _root(root: Any, realize: Any, statements: list[Any], buffers: list[Any]) -> Any:
+    from tvm import s_tir, tirx
+
+    body = tirx.SeqStmt(statements) if len(statements) > 1 else statements[0]
+    block = s_tir.SBlock(
+        root.iter_vars, root.reads, root.writes, root.name_hint, body, root.init, buffers, root.match_buffers, {}
+    )
+    return s_tir.SBlockRealize(realize.iter_values, realize.predicate, block)
+
+
+def _prepared_block(statement: Any) -> Any:
+    from tvm import s_tir, tirx
+
+    while isinstance(statement, tirx.For):
+        statement = statement.body
+    if isinstance(statement, s_tir.SBlockRealize) and PREPARED in statement.block.annotations:
+        return statement.block
+    return None

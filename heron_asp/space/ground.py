@@ -1,0 +1,307 @@
+"""Reads the ground program of `rules/csp/csp.lp` into tables.
+
+Five shapes are understood: exactly-one choices, functional rules with at most two value atoms, positive nogoods, a sum above
+a bound, totality. What they mean is read off the ground rules alone; products, selections and capacities are not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TypeAlias
+
+import clingo
+import numpy as np
+import numpy.typing as npt
+
+from heron_asp.errors import InternalError
+from heron_asp.space.table import Table, table
+from heron_asp.terms import Value, from_symbol, text
+
+VALUED = {"value": 2, "chain": 3, "result": 2}  # predicates, with arity, whose last argument is the value of the rest
+
+Family: TypeAlias = tuple[Value, ...]  # a predicate with all arguments but the last, e.g. ("value", tile(c, m, task))
+Body: TypeAlias = tuple[int, ...]
+Weight: TypeAlias = npt.NDArray[np.int64]
+
+
+class GroundProgram:
+    """A clingo observer that keeps the ground rules. Replaces the solver, whose sums have 32 bits."""
+
+    def __init__(self) -> None:
+        self.rules: list[tuple[tuple[int, ...], Body]] = []
+        self.choices: list[tuple[int, ...]] = []
+        self.sums: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
+
+    def rule(self, choice: bool, head: Sequence[int], body: Sequence[int]) -> None:
+        """A normal rule, a choice or a constraint."""
+        if choice:
+            self.choices.append(tuple(head))
+        else:
+            self.rules.append((tuple(head), tuple(body)))
+
+    def weight_rule(
+        self, choice: bool, head: Sequence[int], lower_bound: int, body: Sequence[tuple[int, int]]
+    ) -> None:
+        """`head` holds where the weights of true atoms reach the bound."""
+        if choice or len(head) != 1:
+            raise InternalError("a weight constraint with a choice or without a head")
+        self.sums[head[0]] = (lower_bound, tuple(body))
+
+
+@dataclass
+class TableProgram:
+    """The problem as tables.
+
+    Attributes:
+        families: variables, in the order of their numbers.
+        values: for each variable its values, in the order of their indices.
+        tables: the constraints.
+        unsatisfiable: a constraint has no condition left.
+    """
+
+    families: list[Family] = field(default_factory=list)
+    values: list[list[Value]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    unsatisfiable: bool = False
+
+    def add(self, family: Family, values: Iterable[Value]) -> int:
+        """Adds a variable and returns its number."""
+        self.families.append(family)
+        self.values.append(list(values))
+        return len(self.families) - 1
+
+
+def read(control: clingo.Control, program: GroundProgram) -> TableProgram:
+    """Turns a ground program into tables.
+
+    Raises:
+        InternalError: a ground rule has none of the five shapes.
+    """
+    return _Reader(control, program).run()
+
+
+def ground(control: clingo.Control) -> TableProgram:
+    """Grounds a control that holds `csp.lp` and a sketch, and reads the result."""
+    program = GroundProgram()
+    control.register_observer(program, replace=True)
+    control.ground([("base", [])])
+    return read(control, program)
+
+
+def _by_value(pair: tuple[Value, int]) -> tuple[int, str]:
+    value, _ = pair
+    return (value, "") if isinstance(value, int) else (-1, text(value))
+
+
+class _Reader:
+    def __init__(self, control: clingo.Control, program: GroundProgram) -> None:
+        self.program = program
+        self.out = TableProgram()
+        self.number: dict[Family, int] = {}
+        self.place: dict[int, tuple[int, int]] = {}  # atom -> (variable, value index)
+        self.symbols = control.symbolic_atoms
+        self.facts = {head[0] for head, body in program.rules if len(head) == 1 and not body}
+        members: dict[Family, list[tuple[Value, int]]] = {}
+        known: dict[clingo.Symbol, Value] = {}
+        for name, arity in VALUED.items():
+            for atom in control.symbolic_atoms.by_signature(name, arity):
+                arguments = atom.symbol.arguments
+                *rest, value = (known.get(one) or known.setdefault(one, from_symbol(one)) for one in arguments)
+                members.setdefault((name, *rest), []).append((value, atom.literal))
+        for family in sorted(members, key=text):
+            pairs = sorted(members[family], key=_by_value)
+            number = self.number[family] = self.out.add(family, [value for value, _ in pairs])
+            self.place.update({literal: (number, index) for index, (_, literal) in enumerate(pairs)})
+
+    def run(self) -> TableProgram:
+        aliases: dict[int, list[Body]] = {}  # atoms without a value: what makes them true
+        functional: dict[int, dict[tuple[int, ...], list[tuple[int, ...]]]] = {}
+        constraints: list[Body] = []
+        for head, body in self.program.rules:
+            kept = self._without_facts(body)
+            if kept is None or (head and head[0] in self.facts and head[0] not in self.place):
+                continue
+            if not head:
+                constraints.append(kept)
+            elif head[0] in self.place:
+                self._functional(head[0], kept, functional)
+            else:
+                aliases.setdefault(head[0], []).append(kept)
+        exactly_one = self._exactly_one(aliases)
+        for body in constraints:
+            self._constraint(body, aliases, exactly_one)
+        self._nogood_tables()
+        for variable, scopes in functional.items():
+            self._definition(variable, scopes)
+        return self.out
+
+    # -- rules -----------------------------------------------------------------------------------------------------
+
+    def _without_facts(self, body: Body) -> Body | None:
+        """The body without what is true anyway; None if something in it is false."""
+        if any(-literal in self.facts for literal in body):
+            return None
+        return tuple(literal for literal in body if literal not in self.facts or literal in self.place)
+
+    def _functional(
+        self, head: int, body: Body, functional: dict[int, dict[tuple[int, ...], list[tuple[int, ...]]]]
+    ) -> None:
+        variable, index = self.place[head]
+        if len(body) > 2 or any(literal not in self.place for literal in body):
+            raise self._unread(f"{self._show((head,))} :- {self._show(body)}")
+        places = [self.place[literal] for literal in body]
+        scope = tuple(place[0] for place in places)
+        functional.setdefault(variable, {}).setdefault(scope, []).append((*(place[1] for place in places), index))
+
+    def _exactly_one(self, aliases: dict[int, list[Body]]) -> set[int]:
+        """Atoms that say 'exactly one of a choice'; checks that each choice has such an atom's two bounds."""
+        heads = {tuple(sorted(choice)) for choice in self.program.choices}
+        for choice in heads:
+            if any(atom not in self.place for atom in choice) or len({self.place[atom][0] for atom in choice}) != 1:
+                raise self._unread(f"choice over {self._show(choice)}")
+        bound = {
+            atom: (lower, tuple(sorted(literal for literal, _ in body)))
+            for atom, (lower, body) in self.program.sums.items()
+            if lower in (1, 2) and all(weight == 1 for _, weight in body)
+        }
+        found = set()
+        for atom, bodies in aliases.items():
+            if len(bodies) == 1 and len(bodies[0]) == 2:
+                low, high = bodies[0]
+                if bound.get(low, (0, ()))[0] == 1 and bound.get(-high, (0, ()))[0] == 2 and bound[low][1] == bound[-high][1] in heads:
+                    found.add(atom)
+        return found
+
+    # -- constraints -----------------------------------------------------------------------------------------------
+
+    def _constraint(self, body: Body, aliases: dict[int, list[Body]], exactly_one: set[int]) -> None:
+        if not body:
+            self.out.unsatisfiable = True
+        elif all(literal in self.place for literal in body):
+            places = sorted(self.place[literal] for literal in body)
+            self._nogoods.setdefault(tuple(place[0] for place in places), []).append(tuple(place[1] for place in places))
+        elif len(body) == 1 and body[0] in self.program.sums:
+            lower, weights = self.program.sums[body[0]]
+            self._at_most(lower - 1, self._weights(weights))
+        elif len(body) == 1 and -body[0] in self.program.sums:  # at least: what is missing to the largest sum is at most
+            lower, weights = self.program.sums[-body[0]]
+            missing = {variable: weight.max() - weight for variable, weight in self._weights(weights).items()}
+            most = sum(int(weight.max()) for weight in self._weights(weights).values())
+            self._at_most(most - lower, missing)
+        elif len(body) == 1 and -body[0] in exactly_one:
+            pass  # a variable has exactly one value: that is what a variable is
+        elif len(body) == 1 and -body[0] in self.place:
+            variable, index = self.place[-body[0]]
+            self.out.tables.append(table((variable,), [[index]]))
+        elif len(body) == 1 and -body[0] in aliases and self._names_values(aliases[-body[0]]):
+            places = [self.place[one[0]] for one in aliases[-body[0]]]
+            self.out.tables.append(table((places[0][0],), [[index] for _, index in places]))
+        else:
+            raise self._unread(f":- {self._show(body)}")
+
+    def _names_values(self, bodies: list[Body]) -> bool:
+        return all(len(body) == 1 and body[0] in self.place for body in bodies) and len(
+            {self.place[body[0]][0] for body in bodies}
+        ) == 1
+
+    @property
+    def _nogoods(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+        return self.__dict__.setdefault("nogoods", {})
+
+    def _nogood_tables(self) -> None:
+        for scope, bad in self._nogoods.items():
+            allowed = np.ones([len(self.out.values[variable]) for variable in scope], dtype=bool)
+            allowed[tuple(np.array(bad).T)] = False
+            self.out.tables.append(table(scope, np.argwhere(allowed).astype(np.int32)))
+
+    def _weights(self, body: tuple[tuple[int, int], ...]) -> dict[int, Weight]:
+        """The weight of each value of each variable of a sum; values that are not named weigh nothing."""
+        weight: dict[int, Weight] = {}
+        for literal, value in body:
+            if literal not in self.place:
+                raise self._unread(f"a sum over {self._show((literal,))}")
+            variable, index = self.place[literal]
+            weight.setdefault(variable, np.zeros(len(self.out.values[variable]), dtype=np.int64))[index] = value
+        return weight
+
+    def _at_most(self, most: int, weight: dict[int, Weight]) -> None:
+        """A sum of one weight a variable is at most `most`: a chain of tables over classes of partial sums.
+
+        Two partial sums are alike if the same rests still fit, so a class is the number of rests that fit.
+        """
+        variables = sorted(weight, key=lambda variable: len(np.unique(weight[variable])))
+        rests = [np.zeros(1, dtype=np.int64)]
+        for variable in reversed(variables[1:]):
+            sums = np.unique((rests[-1][:, None] + np.unique(weight[variable])[None, :]).ravel())
+            rests.append(sums[sums <= most])
+        rests.reverse()
+        before: int | None = None
+        partial = np.zeros(1, dtype=np.int64)
+        for variable, rest in zip(variables, rests, strict=True):
+            sums = partial[:, None] + weight[variable][None, :]
+            fitting = np.searchsorted(rest, most - sums, "right")  # how many rests still fit
+            classes, inverse = np.unique(fitting[fitting > 0], return_inverse=True)
+            here, there = np.nonzero(fitting > 0)
+            if variable == variables[-1]:
+                rows = there[:, None] if before is None else np.stack([here, there], axis=1)
+                scope = (variable,) if before is None else (before, variable)
+                self.out.tables.append(table(scope, rows.astype(np.int32)))
+                return
+            number = self.out.add(("partial", most, *map(str, variables), variable), [int(c) for c in classes])
+            rows = np.stack([there, inverse], axis=1) if before is None else np.stack([here, there, inverse], axis=1)
+            scope = (variable, number) if before is None else (before, variable, number)
+            self.out.tables.append(table(scope, rows.astype(np.int32)))
+            worst = np.zeros(len(classes), dtype=np.int64)  # any member stands for its class
+            worst[inverse] = sums[here, there]
+            before, partial = number, worst
+
+    # -- definitions -----------------------------------------------------------------------------------------------
+
+    def _definition(self, variable: int, scopes: dict[tuple[int, ...], list[tuple[int, ...]]]) -> None:
+        """A variable that follows from others: one table, or a selection among several."""
+        if len(scopes) == 1:
+            ((scope, rows),) = scopes.items()
+            self.out.tables.append(table((*scope, variable), rows))
+            return
+        selectors = set.intersection(*(set(scope) for scope in scopes))
+        if len(selectors) != 1:
+            raise self._unread(f"several ways to {text(self.out.families[variable])} without one selector")
+        (selector,) = selectors
+        gates = [self._gate(variable, selector, scope, rows) for scope, rows in scopes.items()]
+        merged = gates[0]
+        for gate in gates[1:]:
+            merged = self._merge(variable, merged, gate)
+        absent = len(self.out.values[variable])
+        self.out.tables.append(table((merged, variable), [[index, index] for index in range(absent)]))
+
+    def _gate(self, variable: int, selector: int, scope: tuple[int, ...], rows: list[tuple[int, ...]]) -> int:
+        """A variable that has the value of one way, or is absent where the selector takes another way."""
+        absent = len(self.out.values[variable])
+        gate = self.out.add(("gate", self.out.families[variable], *map(str, scope)), range(absent + 1))
+        taken = {row[scope.index(selector)] for row in rows}
+        others = [
+            (*choice, absent)
+            for choice in product(*(range(len(self.out.values[other])) for other in scope))
+            if choice[scope.index(selector)] not in taken
+        ]
+        self.out.tables.append(table((*scope, gate), [*rows, *others]))
+        return gate
+
+    def _merge(self, variable: int, left: int, right: int) -> int:
+        """A variable that has the value of whichever of two gates is present."""
+        absent = len(self.out.values[variable])
+        merged = self.out.add(("merge", left, right), range(absent + 1))
+        rows = [(index, absent, index) for index in range(absent)] + [(absent, index, index) for index in range(absent + 1)]
+        self.out.tables.append(table((left, right, merged), rows))
+        return merged
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def _show(self, body: Iterable[int]) -> str:
+        names = {atom.literal: str(atom.symbol) for atom in self.symbols}
+        return ", ".join(("not " if one < 0 else "") + names.get(abs(one), "an auxiliary atom") for one in body)
+
+    def _unread(self, what: str) -> InternalError:
+        return InternalError(f"the ground program has a rule of none of the five shapes: {what}")

@@ -1,0 +1,224 @@
+"""Targets: one machine as validated numbers. What several machines share stands in their family's file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from heron_asp.dtypes import DTYPES
+from heron_asp.errors import HeronError
+from heron_asp.intrinsics import Intrinsic, Name, Strict
+from heron_asp.resources import rules_folder, suggestion, targets_folder
+from heron_asp.terms import Term, fact
+
+_MOST = 2**31 - 1  # clingo's integers
+_Model = TypeVar("_Model", bound=Strict)
+
+
+class Compiler(Strict):
+    """What TVM compiles for."""
+
+    kind: str = "llvm"
+    mcpu: Annotated[str, StringConstraints(pattern=r"^\S+$")]
+
+    @model_validator(mode="after")
+    def _names_a_machine(self) -> Compiler:
+        if self.mcpu == "native":
+            raise ValueError("mcpu = 'native' silently becomes a generic machine; give LLVM's name of it")
+        return self
+
+
+class Memory(Strict):
+    """A memory near the arithmetic. Bytes."""
+
+    name: Name
+    capacity: int = Field(gt=0, le=_MOST)
+    source: str = ""
+
+
+class Pays(Strict):
+    """A number of a rule of thumb, with its evidence: what exceeds it is never worth it, though it would run."""
+
+    value: int = Field(ge=0, le=_MOST)
+    unit: str
+    evidence: str = Field(min_length=10)
+
+
+class Family(Strict):
+    """What the machines of a family share."""
+
+    family: Name
+    description: str
+    pays: Mapping[Name, Pays] = Field(default_factory=dict)
+    intrinsics: tuple[Intrinsic, ...]
+
+
+class Machine(Strict):
+    """A target file."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
+    family: Name
+    description: str
+    source: str
+    compiler: Compiler
+    llvm_cpus: tuple[str, ...] = Field(min_length=1)
+    cpu_flags: tuple[str, ...]
+    memories: tuple[Memory, ...] = Field(min_length=1)
+    limits: Mapping[Name, Annotated[int, Field(gt=0, le=_MOST)]] = Field(default_factory=dict)
+    pays: Mapping[Name, Pays] = Field(default_factory=dict)
+    intrinsics: tuple[Intrinsic, ...] = ()
+
+    @model_validator(mode="after")
+    def _memories_grow(self) -> Machine:
+        for inner, outer in zip(self.memories, self.memories[1:], strict=False):
+            if outer.capacity <= inner.capacity:
+                raise ValueError(
+                    f"memory '{outer.name}' ({outer.capacity} bytes) is listed after '{inner.name}' "
+                    f"({inner.capacity} bytes) and must be larger"
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine together with its family.
+
+    Attributes:
+        machine: the target file.
+        shared: the family's file.
+        path: where the target file is.
+    """
+
+    machine: Machine
+    shared: Family
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The machine's name."""
+        return self.machine.name
+
+    @property
+    def family(self) -> str:
+        """The family's name, which is also the name of its rule folder."""
+        return self.machine.family
+
+    @property
+    def intrinsics(self) -> dict[str, Intrinsic]:
+        """Intrinsics of the family and of this machine, by name; the machine's own come first where names are equal."""
+        return {one.name: one for one in (*self.shared.intrinsics, *self.machine.intrinsics)}
+
+    @property
+    def pays(self) -> dict[str, Pays]:
+        """Rules of thumb; the machine's own numbers replace the family's."""
+        return {**self.shared.pays, **self.machine.pays}
+
+    @property
+    def rules(self) -> tuple[Path, Path]:
+        """The rule folders of the derivation: the core and the family."""
+        return rules_folder() / "core", rules_folder() / self.family
+
+    @property
+    def digest(self) -> str:
+        """A short hash of everything the target says."""
+        said = {"machine": self.machine.model_dump(mode="json"), "family": self.shared.model_dump(mode="json")}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+    def facts(self) -> list[Term]:
+        """The target as facts of `rules/core/interface.lp`."""
+        return list(self._facts())
+
+    def _facts(self) -> Iterator[Term]:
+        for dtype in DTYPES.values():
+            yield fact("bytes", dtype.name, dtype.bytes)
+        for memory in self.machine.memories:
+            yield fact("scope", memory.name, memory.capacity)
+        for name, value in self.machine.limits.items():
+            yield fact("limit", name, value)
+        for name, pays in self.pays.items():
+            yield fact("pays", name, pays.value)
+        for flag in self.machine.cpu_flags:
+            yield fact("has", flag)
+        for intrinsic in self.intrinsics.values():
+            yield from intrinsic.facts()
+
+
+def target_names() -> list[str]:
+    """The machines that have a file, by name."""
+    return sorted(path.stem for path in targets_folder().glob("*.toml"))
+
+
+def family_names() -> list[str]:
+    """The families that have a file, by name."""
+    return sorted(path.stem for path in (targets_folder() / "families").glob("*.toml"))
+
+
+def load_target(path: Path) -> Target:
+    """Reads and validates a target file and its family's.
+
+    Raises:
+        HeronError: with the file and the key that is wrong, and what would be right.
+    """
+    machine = _read(path, Machine)
+    beside = path.parent / "families" / f"{machine.family}.toml"
+    family_path = beside if beside.is_file() else targets_folder() / "families" / f"{machine.family}.toml"
+    if not family_path.is_file():
+        raise HeronError(
+            f"{path}: family = '{machine.family}': there is no {family_path}",
+            suggestion(machine.family, family_names()),
+        )
+    return Target(machine, _read(family_path, Family), path)
+
+
+def _read(path: Path, model: type[_Model]) -> _Model:
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise HeronError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HeronError(f"{path}: not TOML: {error}") from None
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise _explained(path, model, error) from None
+
+
+def _explained(path: Path, model: type[Strict], error: ValidationError) -> HeronError:
+    lines, hints = [], []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or model.__name__.lower()
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{path}: unknown key '{where}'")
+            hints.append(suggestion(str(problem["loc"][-1]), _keys_at(model, problem["loc"][:-1])))
+        elif problem["type"] == "missing":
+            lines.append(f"{path}: key '{where}' is missing")
+        else:
+            lines.append(f"{path}: {where}: {problem['msg'].removeprefix('Value error, ')}")
+    return HeronError("\n".join(lines), "\n".join(hint for hint in hints if hint))
+
+
+def _keys_at(model: type[Strict], location: tuple[Any, ...]) -> list[str]:
+    """The keys that are allowed at a place in a file."""
+    current: Any = model
+    for part in location:
+        if isinstance(part, int):
+            continue
+        field = getattr(current, "model_fields", {}).get(part)
+        if field is None:
+            continue
+        candidates = [field.annotation, *_arguments(field.annotation)]
+        current = next((one for one in candidates if isinstance(one, type) and issubclass(one, Strict)), current)
+    return list(current.model_fields)
+
+
+def _arguments(annotation: Any) -> Iterator[Any]:
+    for argument in getattr(annotation, "__args__", ()):
+        yield argument
+        yield from _arguments(argument)

@@ -1,0 +1,105 @@
+"""An operator on a target with a number of threads: the space of its programs, and the program of a candidate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from heron_asp.analysis import BlockFacts, analyse
+from heron_asp.derivation import Derivation, derive
+from heron_asp.operators import Operator
+from heron_asp.resources import digest, rule_files, rules_folder
+from heron_asp.schedule.plan import Call, plan
+from heron_asp.schedule.replay import Program, replay
+from heron_asp.sketch import Sketch
+from heron_asp.space import Candidate, Space
+from heron_asp.target import Target
+
+
+def available_threads() -> int:
+    """Threads that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+class Task:
+    """Everything that follows from an operator, a target and a number of threads.
+
+    Args:
+        operator: what to compute.
+        target: the machine.
+        threads: how many threads a kernel may use.
+        extra_rules: further rule files.
+        relaxed: rules of thumb (by their names in the target) and constraints (by their names in the audit) to lift.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        target: Target,
+        threads: int = 1,
+        extra_rules: Sequence[Path] = (),
+        relaxed: Sequence[str] = (),
+    ) -> None:
+        self.operator = operator
+        self.target = target
+        self.threads = threads
+        self.extra_rules = tuple(extra_rules)
+        self.relaxed = tuple(relaxed)
+
+    @cached_property
+    def block(self) -> BlockFacts:
+        """Operator facts."""
+        return analyse(self.operator)
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """All sketches and refusals."""
+        return derive(self.block, self.target, self.threads, self.extra_rules, self.relaxed)
+
+    @property
+    def sketches(self) -> tuple[Sketch, ...]:
+        """The sketches that are searched."""
+        return tuple(sketch for sketch in self.derivation.sketches if sketch.aside is None)
+
+    @cached_property
+    def space(self) -> Space:
+        """The programs of the sketches that are searched."""
+        return Space(self.sketches, self.relaxed)
+
+    @cached_property
+    def rules_digest(self) -> str:
+        """A hash of all rules that make the space."""
+        return digest([*rule_files(*self.target.rules, rules_folder() / "csp"), *self.extra_rules])
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies the task in a record: operator, target, threads, rules and versions that decide its result."""
+        from importlib.metadata import version
+
+        said = {
+            "operator": self.operator.label,
+            "target": self.target.digest,
+            "threads": self.threads,
+            "rules": self.rules_digest,
+            "relaxed": sorted(self.relaxed),
+            "tvm": version("apache-tvm"),
+            "clingo": version("clingo"),
+        }
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+    def calls(self, candidate: Candidate) -> list[Call]:
+        """The schedule of a candidate."""
+        return plan(self.block, self.space[candidate.sketch].sketch, candidate.values)
+
+    def program(self, candidate: Candidate, function: Any = None) -> Program:
+        """A candidate's scheduled program; `function` replaces the operator's own PrimFunc (other strides, say)."""
+        return replay(function or self._prim_func, self.calls(candidate), self.target.intrinsics)
+
+    @cached_property
+    def _prim_func(self) -> Any:
+        return self.operator.prim_func()
