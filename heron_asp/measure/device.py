@@ -10,9 +10,10 @@ from typing import Protocol
 from heron_asp.errors import InternalError
 from heron_asp.measure.child import Outcome, Report, run_in_child
 from heron_asp.measure.data import Case, cases
-from heron_asp.measure.kernel import Built, build, use_threads
+from heron_asp.measure.kernel import Built, build, lowered_hash, use_threads
 from heron_asp.measure.peak import peak_program
 from heron_asp.measure.result import Limits, Measurement, Status
+from heron_asp.schedule.replay import Program
 from heron_asp.space import Candidate
 from heron_asp.task import Task
 
@@ -31,6 +32,9 @@ class Device(Protocol):
     def peak(self) -> float | None:
         """Operations a second of the intrinsic on data in registers; None where there is no intrinsic."""
 
+    def fingerprint(self, candidate: Candidate) -> str | None:
+        """Equal for candidates that are the same program; None where that is not known."""
+
 
 class LocalDevice:
     """This machine: a forked process for each candidate."""
@@ -38,16 +42,32 @@ class LocalDevice:
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
         self.task = task
         self.limits = limits or Limits()
+        self._last: tuple[str, Program] | None = None
 
     @cached_property
     def cases(self) -> list[Case]:
         """The inputs that candidates are checked on; made once, inherited by every child."""
         return cases(self.task.operator)
 
+    def fingerprint(self, candidate: Candidate) -> str | None:
+        """A hash of the lowered program: loops of one step are gone, names do not count."""
+        try:
+            return lowered_hash(self._program(candidate))
+        except InternalError:
+            raise
+        except Exception:  # what TVM refuses is told by `measure`
+            return None
+
+    def _program(self, candidate: Candidate) -> Program:
+        """The candidate's program; the last one is kept, since it is hashed and then measured."""
+        if self._last is None or self._last[0] != candidate.key:
+            self._last = (candidate.key, self.task.program(candidate))
+        return self._last[1]
+
     def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """Builds, checks and times a candidate."""
         try:
-            program = self.task.program(candidate)
+            program = self._program(candidate)
         except InternalError:
             raise
         except Exception as error:  # TVM refuses the schedule: a hole in the constraints, and a row like any other

@@ -106,3 +106,25 @@ def use_threads(threads: int) -> None:
     import tvm
 
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
+
+
+def lowered_hash(program: Program) -> str:
+    """A hash of the kernel after lowering: equal for schedules that differ in names and loops of one step only."""
+    import tvm_ffi
+    from tvm import IRModule, s_tir, tirx
+    from tvm.ir.transform import Sequential
+
+    lower = Sequential(
+        [
+            s_tir.transform.LowerInitBlock(),
+            s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+            s_tir.transform.ConvertBlocksToOpaque(),
+            s_tir.transform.CompactBufferAllocation(),
+            s_tir.transform.LowerMatchBuffer(),
+            s_tir.transform.LowerOpaqueBlock(),
+            tirx.transform.FlattenBuffer(),
+            tirx.transform.StmtSimplify(),
+            tirx.transform.RemoveNoOp(),
+        ]
+    )
+    return str(tvm_ffi.structural_hash(lower(IRModule({KERNEL: program.module[KERNEL]}))[KERNEL]))
