@@ -1,4 +1,4 @@
-"""Operator facts, read off the TIR: axes, tensors, affine accesses, combiner. Nothing is written by hand per operator."""
+"""Operator facts, read off the TIR: axes, tensors, affine accesses, combiner. No operator has facts written by hand."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def analyse_prim_func(function: Any, constant: frozenset[str]) -> BlockFacts:
     axes = tuple(_axis(name, iterator) for iterator in block.iter_vars)
     names = [axis.name for axis in axes]
     factors = _factors(name, store)
-    operands, accesses = [], []
+    operands: list[Tensor] = []
+    accesses: list[Access] = []
     for load, dtype in factors:
         tensor = Tensor(load.source.name, dtype, _extents(load.source))
         operands.append(tensor)

@@ -26,7 +26,7 @@ class Refusal:
         block: the block.
         intrinsic: the intrinsic's name.
         seating: `straight` or `crossed`.
-        reason: e.g. `lacks(avx512_vnni)` or `dtype(a, f16, u8)`.
+        reason: e.g. `lacks(amx)` or `dtype(a, f16, u8)`.
     """
 
     block: str
@@ -106,5 +106,3 @@ def _answer_sets(facts: Sequence[Term], files: Sequence[Path]) -> list[list[clin
         for model in handle:
             models.append(list(model.symbols(atoms=True)))
     return models
-
-

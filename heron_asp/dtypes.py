@@ -41,7 +41,8 @@ class DType:
         if self.name == "bf16":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
         return np.dtype(self.storage)
 
     def stored(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

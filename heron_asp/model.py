@@ -31,8 +31,8 @@ class CostModel(Protocol):
 class Features:
     """Candidates as rows of numbers of fixed length: the union of all sketches' variables, and the sketch.
 
-    A variable that a sketch does not have is missing (NaN). Values that are no numbers are numbered by their place in the
-    variable's domain. Constant variables are left out.
+    A variable that a sketch does not have is missing (NaN). Values that are no numbers are numbered by their place in
+    the variable's domain. Constant variables are left out.
     """
 
     def __init__(self, space: Space) -> None:

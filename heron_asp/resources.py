@@ -55,7 +55,9 @@ def digest(files: Iterable[Path]) -> str:
 def suggestion(wrong: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: the nearest known one, or all of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wrong, names, n=3, cutoff=0.6)
     if near:
-        return f"did you mean '{near[0]}'?"
+        ratio = difflib.SequenceMatcher(None, wrong, near[0]).ratio()
+        alike = [name for name in near if difflib.SequenceMatcher(None, wrong, name).ratio() == ratio]
+        return f"did you mean {' or '.join(repr(name) for name in sorted(alike))}?"
     return f"known: {', '.join(names)}" if names else ""

@@ -51,14 +51,10 @@ class Constraint:
     """A named constraint with its origin.
 
     Attributes:
-        rule: `c1` .. `c6`.
-        id: its name within the rule.
-        kind: `product(T)`, `sum(T, K)`, `select(T, Knob)`, `at_most(M)`, `equal(A, B)`, `among(V, X)`, `balanced(V, W, P)`.
-        members: (coefficient, variable) of products and sums.
-        cases: (value, variable) of selections.
-        only_if: (knob, value) under which it holds; None if always.
-        steps: schedule primitives that give rise to it.
-        thumb: name of the rule of thumb, None for a must.
+        rule: `c1` .. `c6`. id: its name within the rule. kind: `product(T)`, `sum(T, K)`, `select(T, Knob)`,
+        `at_most(M)`, `equal(A, B)`, `among(V, X)`, `balanced(V, W, P)`. members: (coefficient, variable) of products
+        and sums. cases: (value, variable) of selections. only_if: (knob, value) under which it holds; None if always.
+        steps: schedule primitives that give rise to it. thumb: name of the rule of thumb, None for a must.
     """
 
     rule: str
@@ -124,7 +120,7 @@ class Sketch:
 
     @property
     def name(self) -> str:
-        """The choices that make the sketch, e.g. `vpdpbusd sliced`."""
+        """The choices that make the sketch, e.g. `dot sliced`."""
         parts = [*self.intrinsics, *(["plain vector code"] if not self.tensorized else [])]
         for _, way in self.of("chosen"):
             if isinstance(way, tuple) and way[1] != "straight":

@@ -1,9 +1,9 @@
 """The run directory: the only state of a run. Append-only, so that a run can be killed at any time and continued.
 
-    run.json         what is tuned, and how: written once
-    trials.jsonl     a row before each candidate ('started') and one after it
-    sessions.jsonl   when the run was started and continued, on what machine
-    result.json      the outcome: written when the run ends
+run.json         what is tuned, and how: written once
+trials.jsonl     a row before each candidate ('started') and one after it
+sessions.jsonl   when the run was started and continued, on what machine
+result.json      the outcome: written when the run ends
 """
 
 from __future__ import annotations

@@ -44,10 +44,16 @@ class Memory(Strict):
 
 
 class Pays(Strict):
-    """A number of a rule of thumb, with its evidence: what exceeds it is never worth it, though it would run."""
+    """A rule of thumb: what goes against it would run, but is never worth it.
+
+    Attributes:
+        value: its number, as the rules read it.
+        meaning: what the number says.
+        evidence: the measurement or the argument behind it.
+    """
 
     value: int = Field(ge=0, le=_MOST)
-    unit: str
+    meaning: str = Field(min_length=10)
     evidence: str = Field(min_length=10)
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from heron_asp.analysis import BlockFacts, analyse
 from heron_asp.derivation import Derivation, derive
+from heron_asp.errors import HeronError
 from heron_asp.operators import Operator
-from heron_asp.resources import digest, rule_files, rules_folder
+from heron_asp.resources import digest, rule_files, rules_folder, suggestion
 from heron_asp.schedule.plan import Call, plan
 from heron_asp.schedule.replay import Program, replay
 from heron_asp.sketch import Sketch
@@ -34,7 +35,7 @@ class Task:
         target: the machine.
         threads: how many threads a kernel may use.
         extra_rules: further rule files.
-        relaxed: rules of thumb (by their names in the target) and constraints (by their names in the audit) to lift.
+        relaxed: what to lift: a rule of thumb by its name in the target, a constraint by its name in the audit, a rule.
     """
 
     def __init__(
@@ -58,8 +59,20 @@ class Task:
 
     @cached_property
     def derivation(self) -> Derivation:
-        """All sketches and refusals."""
-        return derive(self.block, self.target, self.threads, self.extra_rules, self.relaxed)
+        """All sketches and refusals.
+
+        Raises:
+            HeronError: something to relax does not exist.
+        """
+        derivation = derive(self.block, self.target, self.threads, self.extra_rules, self.relaxed)
+        constraints = {constraint for sketch in derivation.sketches for constraint in sketch.constraints}
+        known = {*self.target.pays, *(one.name for one in constraints), *(one.rule for one in constraints)}
+        for name in self.relaxed:
+            if name not in known:
+                raise HeronError(
+                    f"--relax {name}: no rule of thumb, constraint or rule has that name", suggestion(name, known)
+                )
+        return derivation
 
     @property
     def sketches(self) -> tuple[Sketch, ...]:
@@ -69,7 +82,12 @@ class Task:
     @cached_property
     def space(self) -> Space:
         """The programs of the sketches that are searched."""
-        return Space(self.sketches, self.relaxed)
+        return Space(self.sketches, self.space_relaxed)
+
+    @property
+    def space_relaxed(self) -> tuple[str, ...]:
+        """What the circuits lift: rules of thumb are lifted in the derivation already."""
+        return tuple(name for name in self.relaxed if name not in self.target.pays)
 
     @cached_property
     def rules_digest(self) -> str:

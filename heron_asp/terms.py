@@ -1,7 +1,7 @@
 """Between Python values and clingo symbols.
 
 A value is an int, a string or a `Term`; a Python tuple is a clingo tuple. Strings that clingo would read as a constant
-(`gemm`, `avx512_vnni`) become constants, all others become quoted strings.
+(`gemm`, `avx2`) become constants, all others become quoted strings.
 """
 
 from __future__ import annotations

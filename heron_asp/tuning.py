@@ -305,8 +305,8 @@ class _Run:
         self._choose(outcome, times)
         if outcome.seconds and self.peak and self.task.operator.operations / outcome.seconds > 1.02 * self.peak:
             raise InternalError(
-                f"the best program runs at {self.task.operator.operations / outcome.seconds / 1e9:.0f} GOP/s, above the "
-                f"measured peak of {self.peak / 1e9:.0f}: one of the two kernels is wrong"
+                f"the best program runs at {self.task.operator.operations / outcome.seconds / 1e9:.0f} GOP/s, above "
+                f"the measured peak of {self.peak / 1e9:.0f}: one of the two kernels is wrong"
             )
 
     def _ranking(self) -> list[tuple[Candidate, float]]:

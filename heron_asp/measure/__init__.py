@@ -1,1 +1,1 @@
-"""Builds, runs and checks candidates: every candidate in a process of its own, its result compared with the reference."""
+"""Builds, runs and checks candidates, each in a process of its own, its result compared with the reference."""

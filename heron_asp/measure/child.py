@@ -1,7 +1,7 @@
 """Runs a function in a forked process with a clock for each of its phases.
 
-The parent has TVM imported and has never run a parallel kernel, so a fork is cheap and safe; a crash, an abort inside LLVM or
-a hang ends the child and becomes a result.
+The parent has TVM imported and has never run a parallel kernel, so a fork is cheap and safe; a crash, an abort inside
+LLVM or a hang ends the child and becomes a result.
 """
 
 from __future__ import annotations

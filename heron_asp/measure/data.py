@@ -1,4 +1,4 @@
-"""What candidates are checked on: random and adversarial inputs, exact references, and the tolerance of a comparison."""
+"""What candidates are checked on: random and adversarial inputs, exact references, the tolerance of a comparison."""
 
 from __future__ import annotations
 

@@ -181,5 +181,3 @@ def _last_line(error: object) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or "error" in line]
     return (telling or lines or ["no message"])[-1][:500]
-
-

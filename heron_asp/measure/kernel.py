@@ -32,7 +32,7 @@ def tvm_target(target: Target, threads: int) -> Any:
     if not codegen.llvm_is_valid_cpu(compiler.mcpu, codegen.llvm_get_system_triple()):
         raise HeronError(
             f"{target.path}: compiler.mcpu = '{compiler.mcpu}': LLVM {codegen.llvm_version_major()} does not know it",
-            suggestion(compiler.mcpu, map(str, codegen.llvm_get_cpu_archlist())),
+            suggestion(compiler.mcpu, map(str, codegen.llvm_get_cpu_archlist(TvmTarget({"kind": compiler.kind})))),
         )
     return TvmTarget({"kind": compiler.kind, "mcpu": compiler.mcpu, "num-cores": threads})
 
@@ -97,7 +97,7 @@ def build(operator: Operator, program: Program, target: Target, threads: int) ->
     import tvm
 
     executable = tvm.compile(program.module, target=tvm_target(target, threads))
-    executable[KERNEL]  # noqa: B018 - the JIT compiles here, which belongs to building
+    executable[KERNEL]
     return Built(operator, program, executable)
 
 

@@ -1,4 +1,4 @@
-"""The peak of an intrinsic: a kernel of independent accumulators in registers, made by the same builder as all others."""
+"""The peak of an intrinsic: a kernel of independent accumulators in registers, made by the builder of all others."""
 
 from __future__ import annotations
 

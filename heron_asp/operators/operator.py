@@ -99,7 +99,7 @@ class Operator:
     @property
     def operations(self) -> int:
         """Useful arithmetic operations of one call: a multiply and an add for each term of the product."""
-        extents = {}
+        extents: dict[str, int] = {}
         for letters, tensor in zip(self.kind.subscripts.replace("->", ",").split(","), self.tensors, strict=True):
             extents.update(zip(letters, tensor.shape, strict=True))
         product = 2
@@ -139,8 +139,10 @@ def _einsum(subscripts: str, arrays: list[npt.NDArray[np.float64]]) -> npt.NDArr
     operands, result = subscripts.split("->")
     left, right = operands.split(",")
     if len(left) == len(right) == len(result) and left[:-2] == right[:-2]:
-        return np.matmul(arrays[0], arrays[1])
-    return np.einsum(subscripts, *arrays, optimize=True)
+        product: npt.NDArray[np.float64] = np.matmul(arrays[0], arrays[1])
+        return product
+    summed: npt.NDArray[np.float64] = np.einsum(subscripts, *arrays, optimize=True)
+    return summed
 
 
 def wrap(exact: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[Any]:

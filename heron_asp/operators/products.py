@@ -1,7 +1,8 @@
 """Matrix products over plain row-major tensors.
 
 A type triple names the activation, the weight and the accumulator; the weight is the operand that a network knows
-ahead: B of gemm, the matrix A of gemv. batch_matmul multiplies two activations, of which the second has the second type.
+ahead: B of gemm, the matrix A of gemv. batch_matmul multiplies two activations, of which the second has the second
+type.
 """
 
 from __future__ import annotations

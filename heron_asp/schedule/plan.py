@@ -1,7 +1,7 @@
 """From the steps of a sketch and an assignment to a list of calls of `tvm.s_tir.Schedule`.
 
-A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. This module knows
-TVM's primitives and named loops; it knows no accelerator.
+A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. This
+module knows TVM's primitives and named loops; it knows no accelerator.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class IntrinsicName:
     seating: str
 
 
-Argument: TypeAlias = Union[Ref, int, str, bool, None, IndexMap, Source, IntrinsicName, tuple["Argument", ...]]
+Argument: TypeAlias = Union[Ref, int, str, bool, IndexMap, Source, IntrinsicName, tuple["Argument", ...], None]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ class _Planner:
         self.calls: list[Call] = []
         self.names: dict[Value, str] = {}
         self.loops: list[Term] = []  # of the block, outermost first
-        self.kind: dict[Value, str] = {axis.name: axis.kind for axis in block.axes} | {"fused": "spatial"}
+        self.kind: dict[Value, str] = {axis.name: axis.kind for axis in block.axes}
+        self.kind["fused"] = "spatial"
         self.slot = {tensor.name: slot for slot, tensor in enumerate(block.operands)}
         self.rank = {tensor.name: len(tensor.shape) for tensor in (*block.operands, block.result)}
         self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
@@ -299,7 +300,9 @@ class _Planner:
 
     def _layout(self, copy: Value) -> list[tuple[Value, Term]]:
         parts = [
-            (position, part) for one, position, part in self.sketch.of("layout") if one == copy and isinstance(part, Term)
+            (position, part)
+            for one, position, part in self.sketch.of("layout")
+            if one == copy and isinstance(part, Term)
         ]
         return sorted(parts, key=lambda pair: text(pair[0]))
 

@@ -43,13 +43,14 @@ class Program:
     packings: tuple[Packing, ...]
 
 
-def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic]) -> Program:
+def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic], keep: bool = False) -> Program:
     """Schedules a PrimFunc.
 
     Args:
         function: the operator.
         calls: from `plan`.
         intrinsics: by name.
+        keep: leave what is known ahead in the kernel.
     """
     from tvm.s_tir import Schedule
 
@@ -65,7 +66,7 @@ def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrin
             made.update(zip(call.results, list(result)[-call.take :], strict=True))
         else:
             made[call.results[0]] = result
-    return split_prepared(schedule.mod)
+    return Program(schedule.mod, ()) if keep else split_prepared(schedule.mod)
 
 
 def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:
@@ -99,7 +100,7 @@ def split_prepared(module: Any) -> Program:
 
     Does for a single kernel what TVM's SplitLayoutRewritePreproc does for a Relax module.
     """
-    from tvm import IRModule, s_tir, tirx
+    from tvm import IRModule, tirx
 
     kernel = module[KERNEL]
     root = kernel.body.block
@@ -115,9 +116,9 @@ def split_prepared(module: Any) -> Program:
         at = next(i for i, parameter in enumerate(parameters) if parameter.name == plain.name)
         name = f"pack_{parameters[at].name}"
         body = _root(root, kernel.body, [statement], [])
-        functions[name] = tirx.PrimFunc(
-            [parameters[at], packed], body, kernel.ret_type, kernel.attrs
-        ).with_attr("global_symbol", name)
+        functions[name] = tirx.PrimFunc([parameters[at], packed], body, kernel.ret_type, kernel.attrs).with_attr(
+            "global_symbol", name
+        )
         packings.append(Packing(parameters[at].name, name, tuple(int(extent) for extent in packed.shape)))
         parameters[at] = packed
         buffers = [buffer for buffer in buffers if not buffer.same_as(packed)]
@@ -125,7 +126,6 @@ def split_prepared(module: Any) -> Program:
         raise InternalError("everything was prepared ahead; no kernel is left")
     body = _root(root, kernel.body, rest, buffers)
     functions[KERNEL] = tirx.PrimFunc(parameters, body, kernel.ret_type, kernel.attrs)
-    assert s_tir
     return Program(IRModule(functions), tuple(packings))
 
 

@@ -7,22 +7,42 @@ from collections.abc import Sequence
 from heron_asp.schedule.plan import Argument, Call, IndexMap, IntrinsicName, Ref, Source
 
 
-def script(calls: Sequence[Call], heading: str = "") -> str:
-    """Python text of a function `schedule(mod)` that returns the scheduled `Schedule`.
+def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:
+    """Python text that schedules a program and prints it.
 
-    Intrinsics are named as `heron_asp.schedule.tensor_intrin.register` registers them.
+    Args:
+        calls: from `plan`.
+        target: what `resolve_target` takes.
+        operator: the arguments of `heron_asp.operator`, as Python text.
+        heading: the docstring of the function.
     """
+    sources = {a.intrinsic for call in calls for a in call.arguments if isinstance(a, Source)}
+    named = [a for call in calls for a in call.arguments if isinstance(a, IntrinsicName)]
     lines = [
+        "from heron_asp import operator, resolve_target",
+        "from heron_asp.schedule.tensor_intrin import register",
         "from tvm.s_tir import Schedule",
         "",
+        f"target = resolve_target({target!r})",
+        *(f"register(target.intrinsics[{one.intrinsic!r}], {one.seating!r})" for one in named),
+        *(f"{_source_name(name)} = target.intrinsics[{name!r}].call.ir" for name in sorted(sources)),
         "",
-        "def schedule(mod, sources):",
-        f'    """{heading or "A program."}"""' if heading else "",
-        "    sch = Schedule(mod)",
+        "",
+        "def schedule(func):",
+        f'    """{heading or "A program."}"""',
+        "    sch = Schedule(func)",
         *(f"    {_statement(call)}" for call in calls),
         "    return sch",
+        "",
+        "",
+        'if __name__ == "__main__":',
+        f"    print(schedule(operator({operator}).prim_func()).mod.script())",
     ]
-    return "\n".join(line for line in lines if line is not None) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def _source_name(intrinsic: str) -> str:
+    return f"{intrinsic}_ir"
 
 
 def _statement(call: Call) -> str:
@@ -42,13 +62,14 @@ def _show(argument: Argument) -> str:
     if isinstance(argument, Ref):
         return argument.name
     if isinstance(argument, Source):
-        return f"sources[{argument.intrinsic!r}]"
+        return _source_name(argument.intrinsic)
     if isinstance(argument, IntrinsicName):
         return repr(registered_name(argument))
     if isinstance(argument, IndexMap):
         names = [f"i{dim}" for dim in range(argument.rank)]
-        parts = [f"{names[dim]} {how} {unit}" for dim, how, unit in argument.parts if not (how == "//" and unit == 1)]
-        parts = [names[d] if how == "//" and unit == 1 else f"{names[d]} {how} {unit}" for d, how, unit in argument.parts]
+        parts = [
+            names[d] if (how, unit) == ("//", 1) else f"{names[d]} {how} {unit}" for d, how, unit in argument.parts
+        ]
         return f"lambda {', '.join(names)}: [{', '.join(parts)}]"
     if isinstance(argument, tuple):
         return f"[{', '.join(map(_show, argument))}]" if not _is_buffer(argument) else repr(argument)

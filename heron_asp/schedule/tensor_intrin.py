@@ -39,18 +39,19 @@ def _operands(intrinsic: Intrinsic) -> list[tuple[str, IntrinsicOperand]]:
     return list(zip(_NAMES, (*intrinsic.operands, intrinsic.result), strict=True))
 
 
-def _signature(intrinsic: Intrinsic, function: str) -> list[str]:
+def _signature(intrinsic: Intrinsic, function: str, seating: str = "straight") -> list[str]:
     parameters, regions = [], []
     for name, operand in _operands(intrinsic):
         extents = [intrinsic.extents[role] for role in operand.index]
         shape = f"({', '.join(map(str, extents))},)"
         parameters.append(f'{name}: T.Buffer({shape}, "{DTYPES[operand.dtype].storage}", offset_factor=1)')
         regions.append(f"{name}[{', '.join(f'0:{extent}' for extent in extents)}]")
+    first, second = regions[:2] if seating == "straight" else regions[1::-1]  # tensorize compares them in order
     return [
         "@T.prim_func(s_tir=True)",
         f"def {function}({', '.join(parameters)}) -> None:",
         '    with T.sblock("root"):',
-        f"        T.reads({regions[2]}, {regions[0]}, {regions[1]})",
+        f"        T.reads({regions[2]}, {first}, {second})",
         f"        T.writes({regions[2]})",
     ]
 
@@ -59,7 +60,7 @@ def _description(intrinsic: Intrinsic, seating: str) -> str:
     """The loop nest that the intrinsic computes: result roles outermost, then what it sums over."""
     roles = [*intrinsic.result.index, *(axis.role for axis in intrinsic.axes if axis.kind == "reduce")]
     kinds = "".join("S" if axis in intrinsic.result.index else "R" for axis in roles)
-    lines = _signature(intrinsic, "description")
+    lines = _signature(intrinsic, "description", seating)
     indent = "        "
     for role in roles:
         lines.append(f"{indent}for {role} in T.serial(0, {intrinsic.extents[role]}):")
@@ -68,7 +69,9 @@ def _description(intrinsic: Intrinsic, seating: str) -> str:
     lines.append(f'{indent}with T.sblock("update"):')
     remap = f'T.axis.remap("{kinds}", [{", ".join(roles)}])'
     lines.append(f"{indent}    {bound} = {remap}")
-    element = {name: f"{name}[{', '.join(f'v_{role}' for role in operand.index)}]" for name, operand in _operands(intrinsic)}
+    element = {
+        name: f"{name}[{', '.join(f'v_{role}' for role in operand.index)}]" for name, operand in _operands(intrinsic)
+    }
     accumulator = DTYPES[intrinsic.result.dtype].storage
     first, second = (
         _widened(element[name], operand.dtype, accumulator)

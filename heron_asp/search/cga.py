@@ -1,8 +1,8 @@
 """CGA, the genetic algorithm of Heron (ASPLOS 2023, section 5): it evolves constraint problems, not solutions.
 
-A child is not made by exchanging values, which would nearly always leave the space. Crossover pins each key variable to the
-two parents' values, mutation drops one pin, and the space samples a solution of what is left: valid by construction. Key
-variables are those that matter most to the cost model.
+A child is not made by exchanging values, which would nearly always leave the space. Crossover pins each key variable
+to the two parents' values, mutation drops one pin, and the space samples a solution of what is left: valid by
+construction. Key variables are those that matter most to the cost model.
 """
 
 from __future__ import annotations

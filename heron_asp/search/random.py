@@ -13,8 +13,8 @@ _PATIENCE = 40  # draws for each new candidate before what is left of a small sp
 def fresh(space: Space, number: int, seen: set[str], rng: np.random.Generator) -> list[Candidate]:
     """Uniform candidates that were not seen before, fewer if there are no more.
 
-    Draws until the number is reached; where the space is nearly exhausted, many draws repeat, and it gives up after having
-    drawn the whole space forty times over in vain.
+    Draws until the number is reached; where the space is nearly exhausted, many draws repeat, and it gives up after
+    having drawn the whole space forty times over in vain.
     """
     found: dict[str, Candidate] = {}
     size = space.size

@@ -17,7 +17,7 @@ class Search(Protocol):
     """
 
     def ask(self, most: int) -> list[Candidate]:
-        """The next candidates to measure, at most so many, none of them asked for before; none if the space is exhausted."""
+        """The next candidates to measure, at most so many, none asked for before; none if the space is exhausted."""
 
     def tell(self, candidate: Candidate, measurement: Measurement) -> None:
         """The outcome of a candidate."""

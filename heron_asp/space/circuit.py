@@ -1,9 +1,10 @@
 """An exact counting circuit over a constraint satisfaction problem: count, uniform samples, marginals, all under pins.
 
-Variables are eliminated one after another (bucket elimination) and the trace is kept: a bucket holds the join of all tables
-that mention its variable, grouped by the rest of its scope, and each row refers to one group of each earlier bucket it was
-joined with. Going up adds and multiplies weights; going down draws a row of a group in proportion to its weight and follows
-its references, which samples solutions exactly uniformly. In the terms of knowledge compilation: a multi-valued d-DNNF.
+Variables are eliminated one after another (bucket elimination) and the trace is kept: a bucket holds the join of all
+tables that mention its variable, grouped by the rest of its scope, and each row refers to one group of each earlier
+bucket it was joined with. Going up adds and multiplies weights; going down draws a row of a group in proportion to
+its weight and follows its references, which samples solutions exactly uniformly. In the terms of knowledge
+compilation: a multi-valued d-DNNF.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Circuit:
         self._base: Pass | None = None
         if self.satisfiable:
             self.buckets = _smallest(self.domain, _without_constants(reduced, self.alive), self.alive, limit, restarts)
+            self.satisfiable = all(len(bucket.values) for bucket in self.buckets)
         roots = set(range(len(self.buckets)))
         for bucket in self.buckets:
             roots -= {child for child, _ in bucket.references}
@@ -117,7 +119,7 @@ class Circuit:
                 rows.append(base.rows[number])
                 groups.append(base.groups[number])
                 continue
-            weight = None if own is None else own[bucket.values]
+            weight: Any = None if own is None else own[bucket.values]
             if exact:
                 weight = np.array([1] * len(bucket.values) if own is None else [int(w) for w in weight], dtype=object)
             for child, group in bucket.references:
@@ -165,13 +167,19 @@ class Circuit:
         share: list[Floats] = [np.zeros(len(bucket.start)) for bucket in self.buckets]
         result: dict[int, Floats] = {}
         for root in self._roots:
-            share[root][0] = 1.0
+            share[root] = np.ones(1, dtype=np.float64)
         for position in reversed(range(len(self.buckets))):
             bucket = self.buckets[position]
-            per_group = np.divide(share[position], state.groups[position], where=state.groups[position] > 0, out=np.zeros_like(share[position]))
+            per_group = np.divide(
+                share[position],
+                state.groups[position],
+                where=state.groups[position] > 0,
+                out=np.zeros_like(share[position]),
+            )
             sizes = np.diff(np.append(bucket.start, len(bucket.values)))
             flow = np.repeat(per_group, sizes) * state.rows[position]
-            result[bucket.variable] = np.bincount(bucket.values, flow, minlength=self.domain[bucket.variable])
+            shares = np.bincount(bucket.values, flow, minlength=self.domain[bucket.variable])
+            result[bucket.variable] = shares.astype(np.float64)
             for child, reference in bucket.references:
                 share[child] += np.bincount(reference, flow, minlength=len(share[child]))
         return result
@@ -201,7 +209,8 @@ def _draw(bucket: Bucket, rows: Floats, group: Index, rng: np.random.Generator) 
     below = np.concatenate([[0.0], cumulated])[bucket.start[group]]
     top = cumulated[(bucket.start + sizes - 1)[group]]
     target = np.minimum(below + uniform * (top - below), np.nextafter(top, 0))
-    return np.searchsorted(cumulated, np.maximum(target, below), "right")
+    row: Index = np.searchsorted(cumulated, np.maximum(target, below), "right").astype(np.intp)
+    return row
 
 
 def _smallest(
@@ -229,9 +238,7 @@ def _smallest(
 class _Elimination:
     """One run of bucket elimination, greedy by the estimated rows of the next bucket."""
 
-    def __init__(
-        self, domain: list[int], tables: list[Table], alive: list[npt.NDArray[np.bool_]], limit: int
-    ) -> None:
+    def __init__(self, domain: list[int], tables: list[Table], alive: list[npt.NDArray[np.bool_]], limit: int) -> None:
         self.domain = domain
         self.limit = limit
         self.size = [int(mask.sum()) for mask in alive]
@@ -263,7 +270,8 @@ class _Elimination:
 
     def _estimate(self, variable: int) -> float:
         """Expected rows of the join of all tables that mention a variable."""
-        estimate, seen = 1.0, set()
+        estimate = 1.0
+        seen: set[int] = set()
         for one, _ in sorted((self.factors[number] for number in self.users[variable]), key=lambda f: -len(f[0].rows)):
             shared = 1.0
             for other in one.scope:

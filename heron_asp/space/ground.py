@@ -1,7 +1,8 @@
 """Reads the ground program of `rules/csp/csp.lp` into tables.
 
-Five shapes are understood: exactly-one choices, functional rules with at most two value atoms, positive nogoods, a sum above
-a bound, totality. What they mean is read off the ground rules alone; products, selections and capacities are not known here.
+Five shapes are understood: exactly-one choices, functional rules with at most two value atoms, positive nogoods, a
+sum above a bound, totality. What they mean is read off the ground rules alone; products, selections and capacities
+are not known here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Body: TypeAlias = tuple[int, ...]
 Weight: TypeAlias = npt.NDArray[np.int64]
 
 
-class GroundProgram:
+class GroundProgram(clingo.Observer):
     """A clingo observer that keeps the ground rules. Replaces the solver, whose sums have 32 bits."""
 
     def __init__(self) -> None:
@@ -41,9 +42,7 @@ class GroundProgram:
         else:
             self.rules.append((tuple(head), tuple(body)))
 
-    def weight_rule(
-        self, choice: bool, head: Sequence[int], lower_bound: int, body: Sequence[tuple[int, int]]
-    ) -> None:
+    def weight_rule(self, choice: bool, head: Sequence[int], lower_bound: int, body: Sequence[tuple[int, int]]) -> None:
         """`head` holds where the weights of true atoms reach the bound."""
         if choice or len(head) != 1:
             raise InternalError("a weight constraint with a choice or without a head")
@@ -100,6 +99,7 @@ class _Reader:
         self.program = program
         self.out = TableProgram()
         self.number: dict[Family, int] = {}
+        self.nogoods: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         self.place: dict[int, tuple[int, int]] = {}  # atom -> (variable, value index)
         self.symbols = control.symbolic_atoms
         self.facts = {head[0] for head, body in program.rules if len(head) == 1 and not body}
@@ -151,9 +151,11 @@ class _Reader:
         variable, index = self.place[head]
         if len(body) > 2 or any(literal not in self.place for literal in body):
             raise self._unread(f"{self._show((head,))} :- {self._show(body)}")
-        places = [self.place[literal] for literal in body]
+        places = sorted({self.place[literal] for literal in body})
         scope = tuple(place[0] for place in places)
-        functional.setdefault(variable, {}).setdefault(scope, []).append((*(place[1] for place in places), index))
+        ways = functional.setdefault(variable, {})
+        if len(set(scope)) == len(scope):  # a body that asks one variable for two values never holds
+            ways.setdefault(scope, []).append((*(place[1] for place in places), index))
 
     def _exactly_one(self, aliases: dict[int, list[Body]]) -> set[int]:
         """Atoms that say 'exactly one of a choice'; checks that each choice has such an atom's two bounds."""
@@ -170,7 +172,11 @@ class _Reader:
         for atom, bodies in aliases.items():
             if len(bodies) == 1 and len(bodies[0]) == 2:
                 low, high = bodies[0]
-                if bound.get(low, (0, ()))[0] == 1 and bound.get(-high, (0, ()))[0] == 2 and bound[low][1] == bound[-high][1] in heads:
+                if (
+                    bound.get(low, (0, ()))[0] == 1
+                    and bound.get(-high, (0, ()))[0] == 2
+                    and bound[low][1] == bound[-high][1] in heads
+                ):
                     found.add(atom)
         return found
 
@@ -181,11 +187,13 @@ class _Reader:
             self.out.unsatisfiable = True
         elif all(literal in self.place for literal in body):
             places = sorted(self.place[literal] for literal in body)
-            self._nogoods.setdefault(tuple(place[0] for place in places), []).append(tuple(place[1] for place in places))
+            self.nogoods.setdefault(tuple(place[0] for place in places), []).append(tuple(place[1] for place in places))
         elif len(body) == 1 and body[0] in self.program.sums:
             lower, weights = self.program.sums[body[0]]
             self._at_most(lower - 1, self._weights(weights))
-        elif len(body) == 1 and -body[0] in self.program.sums:  # at least: what is missing to the largest sum is at most
+        elif (
+            len(body) == 1 and -body[0] in self.program.sums
+        ):  # at least: what is missing to the largest sum is at most
             lower, weights = self.program.sums[-body[0]]
             missing = {variable: weight.max() - weight for variable, weight in self._weights(weights).items()}
             most = sum(int(weight.max()) for weight in self._weights(weights).values())
@@ -202,16 +210,13 @@ class _Reader:
             raise self._unread(f":- {self._show(body)}")
 
     def _names_values(self, bodies: list[Body]) -> bool:
-        return all(len(body) == 1 and body[0] in self.place for body in bodies) and len(
-            {self.place[body[0]][0] for body in bodies}
-        ) == 1
-
-    @property
-    def _nogoods(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-        return self.__dict__.setdefault("nogoods", {})
+        return (
+            all(len(body) == 1 and body[0] in self.place for body in bodies)
+            and len({self.place[body[0]][0] for body in bodies}) == 1
+        )
 
     def _nogood_tables(self) -> None:
-        for scope, bad in self._nogoods.items():
+        for scope, bad in self.nogoods.items():
             allowed = np.ones([len(self.out.values[variable]) for variable in scope], dtype=bool)
             allowed[tuple(np.array(bad).T)] = False
             self.out.tables.append(table(scope, np.argwhere(allowed).astype(np.int32)))
@@ -220,10 +225,14 @@ class _Reader:
         """The weight of each value of each variable of a sum; values that are not named weigh nothing."""
         weight: dict[int, Weight] = {}
         for literal, value in body:
-            if literal not in self.place:
+            if abs(literal) not in self.place:
                 raise self._unread(f"a sum over {self._show((literal,))}")
-            variable, index = self.place[literal]
-            weight.setdefault(variable, np.zeros(len(self.out.values[variable]), dtype=np.int64))[index] = value
+            variable, index = self.place[abs(literal)]
+            own = weight.setdefault(variable, np.zeros(len(self.out.values[variable]), dtype=np.int64))
+            if literal < 0:  # every value but this one
+                own += value
+                value = -value
+            own[index] += value
         return weight
 
     def _at_most(self, most: int, weight: dict[int, Weight]) -> None:
@@ -245,14 +254,14 @@ class _Reader:
             classes, inverse = np.unique(fitting[fitting > 0], return_inverse=True)
             here, there = np.nonzero(fitting > 0)
             if variable == variables[-1]:
-                rows = there[:, None] if before is None else np.stack([here, there], axis=1)
-                scope = (variable,) if before is None else (before, variable)
-                self.out.tables.append(table(scope, rows.astype(np.int32)))
+                last = [there] if before is None else [here, there]
+                members = [variable] if before is None else [before, variable]
+                self.out.tables.append(table(members, np.stack(last, axis=1).astype(np.int32)))
                 return
             number = self.out.add(("partial", most, *map(str, variables), variable), [int(c) for c in classes])
-            rows = np.stack([there, inverse], axis=1) if before is None else np.stack([here, there, inverse], axis=1)
-            scope = (variable, number) if before is None else (before, variable, number)
-            self.out.tables.append(table(scope, rows.astype(np.int32)))
+            columns = [there, inverse] if before is None else [here, there, inverse]
+            members = [variable, number] if before is None else [before, variable, number]
+            self.out.tables.append(table(members, np.stack(columns, axis=1).astype(np.int32)))
             worst = np.zeros(len(classes), dtype=np.int64)  # any member stands for its class
             worst[inverse] = sums[here, there]
             before, partial = number, worst
@@ -260,7 +269,8 @@ class _Reader:
     # -- definitions -----------------------------------------------------------------------------------------------
 
     def _definition(self, variable: int, scopes: dict[tuple[int, ...], list[tuple[int, ...]]]) -> None:
-        """A variable that follows from others: one table, or a selection among several."""
+        """A variable that follows from others: one table, or a selection among several; with none it has no value."""
+        scopes = scopes or {(): []}
         if len(scopes) == 1:
             ((scope, rows),) = scopes.items()
             self.out.tables.append(table((*scope, variable), rows))
@@ -293,7 +303,9 @@ class _Reader:
         """A variable that has the value of whichever of two gates is present."""
         absent = len(self.out.values[variable])
         merged = self.out.add(("merge", left, right), range(absent + 1))
-        rows = [(index, absent, index) for index in range(absent)] + [(absent, index, index) for index in range(absent + 1)]
+        rows = [(index, absent, index) for index in range(absent)] + [
+            (absent, index, index) for index in range(absent + 1)
+        ]
         self.out.tables.append(table((left, right, merged), rows))
         return merged
 

@@ -70,13 +70,13 @@ class SketchSpace:
 
     Args:
         sketch: the sketch.
-        relaxed: names of constraints that are lifted, to look and never to tune.
+        relaxed: constraints, by name, or rules (`c5`) that are lifted, to look and never to tune.
         limit: most rows of the circuit.
     """
 
     def __init__(self, sketch: Sketch, relaxed: Iterable[str] = (), limit: int = 8_000_000) -> None:
         self.sketch = sketch
-        self.relaxed = tuple(relaxed)
+        self.relaxed = tuple(_lifted(sketch, relaxed))
         self.limit = limit
 
     @property
@@ -117,9 +117,7 @@ class SketchSpace:
     @cached_property
     def variables(self) -> dict[Value, int]:
         """Number in the circuit of each variable of the sketch."""
-        return {
-            family[1]: number for number, family in enumerate(self.tables.families) if family[0] == "value"
-        }
+        return {family[1]: number for number, family in enumerate(self.tables.families) if family[0] == "value"}
 
     @cached_property
     def domains(self) -> dict[Value, tuple[Value, ...]]:
@@ -201,10 +199,17 @@ class SketchSpace:
     def _chosen(self) -> tuple[Value, ...]:
         """Knobs with more than one candidate; named numbers and fixed knobs do not identify a program."""
         return tuple(
-            knob
-            for knob in self.sketch.knobs
-            if is_shown(knob) and len(self.tables.values[self.variables[knob]]) > 1
+            knob for knob in self.sketch.knobs if is_shown(knob) and len(self.tables.values[self.variables[knob]]) > 1
         )
+
+
+def _lifted(sketch: Sketch, relaxed: Iterable[str]) -> Iterator[str]:
+    """Names of the constraints to lift; of a rule those that only forbid."""
+    named = set(relaxed)
+    for constraint in sketch.constraints:
+        defines = constraint.kind.name in ("product", "sum", "select")
+        if constraint.name in named or (constraint.rule in named and not defines):
+            yield constraint.name
 
 
 class Space:
@@ -237,7 +242,7 @@ class Space:
 
         A pin on a variable that a sketch does not have leaves that sketch out.
         """
-        counts = [self._count(part, pins) for part in self.parts]
+        counts = [self.count_in(part, pins or {}) for part in self.parts]
         total = sum(counts)
         if total == 0:
             return []
@@ -251,12 +256,11 @@ class Space:
 
     def count(self, pins: Pins) -> int:
         """Exact number of programs under pins."""
-        return sum(self._count(part, pins) for part in self.parts)
+        return sum(self.count_in(part, pins) for part in self.parts)
 
     @staticmethod
-    def _count(part: SketchSpace, pins: Pins | None) -> int:
+    def count_in(part: SketchSpace, pins: Pins) -> int:
+        """Exact number of a sketch's programs under pins; none where it lacks a pinned variable."""
         if not pins:
             return part.size
         return part.count(pins) if all(variable in part.variables for variable in pins) else 0
-
-

@@ -1,0 +1,125 @@
+"""`heron-asp check`: is the operator feasible on the target, and how many programs are there?"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from heron_asp.cli import common
+from heron_asp.errors import ExitCode
+
+if TYPE_CHECKING:
+    from heron_asp.space import Pins
+    from heron_asp.task import Task
+
+NAME = "check"
+
+
+def command(
+    operator: common.OperatorName,
+    shape: common.Shape,
+    target: common.TargetName,
+    dtype: common.DType = "u8s8s32",
+    threads: common.Threads = 1,
+    rules: common.Rules = None,
+    relax: common.Relax = None,
+    pin: common.Pin = None,
+    tensorized: common.Tensorized = False,
+    json: common.Json = False,
+) -> int:
+    """Is the operator feasible, and how many programs are there? Exit 0 if it is, 3 if not."""
+    start = time.monotonic()
+    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
+    found = examine(task, common.parse_pins(pin), tensorized)
+    found["seconds"] = round(time.monotonic() - start, 3)
+    if json:
+        common.print_json(found)
+    else:
+        _print(task, found)
+    return ExitCode.OK if found["feasible"] else ExitCode.INFEASIBLE
+
+
+def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
+    """The JSON object of `check`, without its time."""
+    from heron_asp.explain import conflict, sentences, untensorized
+    from heron_asp.space import SketchSpace
+
+    searched = {part.name: part for part in task.space if part.sketch.tensorized or not tensorized}
+    sketches: list[dict[str, Any]] = []
+    for sketch in task.derivation.sketches:
+        part = searched.get(sketch.name) or SketchSpace(sketch, task.space_relaxed)
+        programs = task.space.count_in(part, pins)
+        sketches.append(
+            {
+                "name": sketch.name,
+                "programs": programs,
+                "variables": len(part.variables),
+                "constraints": len(sketch.constraints),
+                "tensorized": sketch.tensorized,
+                "searched": sketch.name in searched,
+                "set_aside_by": sketch.aside,
+                "circuit_rows": part.circuit.rows if part.circuit else 0,
+            }
+        )
+    programs = sum(one["programs"] for one in sketches if one["searched"])
+    conflicts: list[str] = []
+    remedies: list[str] = []
+    if not any(sketch.tensorized for sketch in task.derivation.sketches):
+        conflicts, remedies = untensorized(task)
+    if programs == 0 and searched and not (tensorized and conflicts):
+        first = next(iter(searched.values()))
+        found = conflict(task, first, pins)
+        if found:
+            conflicts, remedies = sentences(found, task), list(found.remedies)
+    constraints = {c.name: c for part in searched.values() for c in part.sketch.constraints}
+    variables = {variable for part in searched.values() for variable in part.variables}
+    return {
+        "feasible": programs > 0,
+        "programs": programs,
+        "sketches": sketches,
+        "dropped_sketches": list(task.derivation.dropped),
+        "variables": len(variables),
+        "constraints": len(constraints),
+        "by_rule": dict(sorted(Counter(c.rule for c in constraints.values()).items())),
+        "conflict": conflicts,
+        "remedies": remedies,
+        "operator": task.operator.label,
+        "target": task.target.name,
+        "threads": task.threads,
+        "relaxed": list(task.relaxed),
+    }
+
+
+def _print(task: Task, found: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    verdict = f"[bold]{common.large(found['programs'])} programs[/]" if found["feasible"] else "[bold red]infeasible[/]"
+    console.print(f"{found['operator']} on {found['target']}, {_threads(task.threads)}: {verdict}")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("sketch", "programs", "variables", "constraints", ""):
+        table.add_column(heading, justify="left" if heading in ("sketch", "") else "right")
+    for one in found["sketches"]:
+        notes = [] if one["tensorized"] else ["not tensorized"]
+        if one["set_aside_by"]:
+            notes.append(f"set aside: an instruction fits (rule of thumb '{one['set_aside_by']}')")
+        count = common.large(one["programs"])
+        table.add_row(one["name"], count, str(one["variables"]), str(one["constraints"]), "; ".join(notes))
+    console.print(table)
+    rules = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())
+    console.print(f"constraints by rule: {rules}")
+    if found["conflict"]:
+        console.print("why" if not found["feasible"] else "why no instruction of the target is used")
+        for sentence in found["conflict"]:
+            console.print(f"  {sentence}", markup=False, highlight=False)
+    for remedy in found["remedies"]:
+        console.print(f"  what would help: {remedy}", markup=False, highlight=False)
+    for name in found["dropped_sketches"]:
+        console.print(f"  not searched, there are more than enough: {name}")
+    console.print(f"{found['seconds']:.2f} s")
+
+
+def _threads(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"

@@ -1,0 +1,98 @@
+"""Options and helpers that several commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heron_asp.errors import HeronError
+
+if TYPE_CHECKING:
+    from heron_asp.space import Pins
+    from heron_asp.task import Task
+
+OperatorName = Annotated[str, typer.Argument(help="Operator: gemm, batch_matmul or gemv.", show_default=False)]
+Shape = Annotated[str, typer.Option("--shape", "-s", help="Extents, e.g. m=1024,n=1024,k=1024.", show_default=False)]
+TargetName = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        help="A machine's name, a family (this host's machine of it) or a TOML file.",
+        show_default=False,
+    ),
+]
+DType = Annotated[str, typer.Option("--dtype", help="Types of activation, weight and accumulator.")]
+Threads = Annotated[
+    int, typer.Option("--threads", help="Threads of a kernel; 0: all that this process may use.", min=0)
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Rules = Annotated[
+    list[Path] | None,
+    typer.Option("--rules", help="A further rule file; may be given several times.", exists=True, dir_okay=False),
+]
+Relax = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--relax", help="Lift a rule of thumb, a constraint or a rule (c5) by name, to look; may be repeated."
+    ),
+]
+Pin = Annotated[
+    list[str] | None, typer.Option("--pin", help="Fix a variable, e.g. --pin 'tile(c,m,register)=8'; may be repeated.")
+]
+Tensorized = Annotated[
+    bool,
+    typer.Option("--tensorized", help="Only programs that use an instruction of the target; exit 3 if there is none."),
+]
+
+
+def make_task(
+    operator_name: str,
+    shape: str,
+    target: str,
+    dtype: str,
+    threads: int,
+    rules: Sequence[Path] | None = None,
+    relax: Sequence[str] | None = None,
+) -> Task:
+    """The task that the common options describe."""
+    from heron_asp.host import resolve_target
+    from heron_asp.operators import operator, parse_shape
+    from heron_asp.task import Task, available_threads
+
+    made = operator(operator_name, parse_shape(shape), dtype)
+    resolved = resolve_target(target)
+    return Task(made, resolved, threads or available_threads(), tuple(rules or ()), tuple(relax or ()))
+
+
+def parse_pins(said: Sequence[str] | None) -> Pins:
+    """Pins from `variable=value` texts; several of one variable are alternatives.
+
+    Raises:
+        HeronError: a text is not `variable=value`.
+    """
+    from heron_asp.terms import Value, parse
+
+    pins: dict[Value, set[Value]] = {}
+    for one in said or ():
+        variable, separator, value = one.rpartition("=")
+        if not separator or not variable or not value:
+            raise HeronError(f"--pin {one}: not variable=value", "e.g. --pin 'tile(c,m,register)=8'")
+        pins.setdefault(parse(variable), set()).add(parse(value))
+    return {variable: frozenset(values) for variable, values in pins.items()}
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One JSON object on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+def large(number: int) -> str:
+    """A count to read: `234,144`, or with its order of magnitude where it is long."""
+    return f"{number:,}" if number < 10**9 else f"{number:,} ({number:.2e})"

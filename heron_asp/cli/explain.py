@@ -1,0 +1,72 @@
+"""`heron-asp explain`: the smallest set of constraints that says no, and the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heron_asp.cli import common
+from heron_asp.errors import ExitCode
+
+NAME = "explain"
+
+
+def command(
+    operator: common.OperatorName,
+    shape: common.Shape,
+    target: common.TargetName,
+    dtype: common.DType = "u8s8s32",
+    threads: common.Threads = 1,
+    rules: common.Rules = None,
+    relax: common.Relax = None,
+    pin: common.Pin = None,
+    json: common.Json = False,
+) -> int:
+    """Why is there no program, or none with these values? The smallest set of constraints, and what would help."""
+    from heron_asp.explain import conflict, sentences, untensorized, variable_state
+
+    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
+    pins = common.parse_pins(pin)
+    refused = None
+    if not any(sketch.tensorized for sketch in task.derivation.sketches):
+        reasons, remedies = untensorized(task)
+        refused = {"conflict": reasons, "remedies": remedies}
+    sketches: list[dict[str, Any]] = []
+    for part in task.space:
+        states = [variable_state(part, variable, value) for variable, values in pins.items() for value in values]
+        known = {variable: values for variable, values in pins.items() if variable in part.variables}
+        found = conflict(task, part, known)
+        sketches.append(
+            {
+                "sketch": part.name,
+                "programs": part.count(known) if len(known) == len(pins) else 0,
+                "pins": states,
+                "conflict": sentences(found, task) if found else [],
+                "remedies": list(found.remedies) if found else [],
+            }
+        )
+    feasible = any(one["programs"] for one in sketches)
+    answer = {"feasible": feasible, "not_tensorized": refused, "sketches": sketches}
+    if json:
+        common.print_json(answer)
+    else:
+        _print(task.operator.label, answer)
+    return ExitCode.OK if feasible else ExitCode.INFEASIBLE
+
+
+def _print(label: str, answer: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    if answer["not_tensorized"]:
+        console.print(f"{label}: no instruction of the target runs it")
+        for sentence in answer["not_tensorized"]["conflict"]:
+            console.print(f"  {sentence}")
+        for remedy in answer["not_tensorized"]["remedies"]:
+            console.print(f"  what would help: {remedy}")
+    for one in answer["sketches"]:
+        verdict = f"{common.large(one['programs'])} programs" if one["programs"] else "no program"
+        console.print(f"sketch '{one['sketch']}': {verdict}")
+        for line in (*one["pins"], *one["conflict"]):
+            console.print(f"  {line}")
+        for remedy in one["remedies"]:
+            console.print(f"  what would help: {remedy}")

@@ -1,0 +1,32 @@
+"""`heron-asp export`: tuned programs as a C library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heron_asp.cli import common
+
+NAME = "export"
+
+
+def command(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories of heron-asp tune.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the library.", show_default=False)],
+    name: Annotated[str, typer.Option("--name", help="Name of the library: lib<name>.so and <name>.h.")] = "kernels",
+    json: common.Json = False,
+) -> None:
+    """Write a shared library, a C header, a manifest and examples that run from the folder alone."""
+    from heron_asp.library import export
+
+    manifest = export(runs, out, name)
+    if json:
+        common.print_json(manifest.to_json())
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for line in manifest.summary():
+        console.print(line)

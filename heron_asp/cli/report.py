@@ -1,0 +1,115 @@
+"""`heron-asp report`: summarises a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heron_asp.cli import common
+
+if TYPE_CHECKING:
+    from heron_asp.runs import Run
+
+NAME = "report"
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A run directory of heron-asp tune.", show_default=False)],
+    json: common.Json = False,
+) -> None:
+    """Summarise a run: convergence, failures, the best program."""
+    from heron_asp.runs import load_run
+
+    summary = summarise(load_run(run))
+    if json:
+        common.print_json(summary)
+    else:
+        _print(summary)
+
+
+def summarise(run: Run) -> dict[str, Any]:
+    """The JSON object of `report`."""
+    from heron_asp.operators import operator
+
+    made = operator(run.header["operator"], run.header["shape"], run.header["dtype"])
+    trials = run.trials
+    convergence, best = [], None
+    statuses: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    build = ran = 0.0
+    for number in sorted(trials):
+        measurement = trials[number].measurement
+        if measurement is None:
+            statuses["unfinished"] += 1
+            continue
+        statuses[str(measurement.status)] += 1
+        build += measurement.build_seconds
+        ran += measurement.run_seconds
+        if measurement.error:
+            errors[measurement.error] += 1
+        if measurement.seconds is not None and (best is None or measurement.seconds < best):
+            best = measurement.seconds
+            convergence.append({"trial": number, "seconds": best, "gops": made.operations / best / 1e9})
+    result = run.result or {}
+    return {
+        "run": str(run.path),
+        "operator": made.label,
+        "target": run.header["target"],
+        "threads": run.header["threads"],
+        "seed": run.header["seed"],
+        "search": run.header["search"],
+        "state": "finished" if run.result else "unfinished",
+        "budget": run.header["trials"],
+        "trials": dict(statuses),
+        "errors": [{"error": error, "trials": count} for error, count in errors.most_common(5)],
+        "convergence": convergence,
+        "best": result.get("best") or _unconfirmed(run, made.operations),
+        "peak_gops": result.get("peak_gops"),
+        "build_seconds": build,
+        "run_seconds": ran,
+        "exhausted": result.get("exhausted"),
+        "versions": run.header["versions"],
+    }
+
+
+def _unconfirmed(run: Run, operations: int) -> dict[str, Any] | None:
+    from heron_asp.errors import HeronError
+
+    try:
+        sketch, values, seconds = run.best()
+    except HeronError:
+        return None
+    return {
+        "seconds": seconds,
+        "gops": operations / seconds / 1e9,
+        "values": values,
+        "sketch": sketch,
+        "status": "correct",
+    }
+
+
+def _print(summary: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{summary['operator']} on {summary['target']}, threads {summary['threads']}, {summary['state']}")
+    done = sum(summary["trials"].values())
+    counts = ", ".join(f"{count} {status}" for status, count in summary["trials"].items())
+    console.print(f"{done} of {summary['budget']} trials by {summary['search']}, seed {summary['seed']}: {counts}")
+    for one in summary["errors"]:
+        console.print(f"  {one['trials']} x {one['error']}")
+    for point in summary["convergence"]:
+        console.print(f"  trial {point['trial']:>5}: {point['seconds'] * 1e6:>10.2f} us {point['gops']:>8.1f} GOP/s")
+    best = summary["best"]
+    if best:
+        share = best.get("share_of_peak")
+        console.print(
+            f"best: {best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s"
+            + (f", {100 * share:.1f} % of the peak of {summary['peak_gops']:.1f}" if share else ", not confirmed")
+        )
+        for name, value in best["values"].items():
+            console.print(f"  {name} = {value}")
+    console.print(f"building {summary['build_seconds']:.1f} s, running {summary['run_seconds']:.1f} s")

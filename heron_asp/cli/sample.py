@@ -1,0 +1,111 @@
+"""`heron-asp sample`: programs as values, as the TVM schedule, and verified by building and running them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heron_asp.cli import common
+from heron_asp.errors import ExitCode, InfeasibleError
+
+if TYPE_CHECKING:
+    from heron_asp.space import Candidate
+    from heron_asp.task import Task
+
+NAME = "sample"
+
+
+class Show(StrEnum):
+    """What is shown of a program."""
+
+    VALUES = "values"
+    SCHEDULE = "schedule"
+    TIR = "tir"
+
+
+def command(
+    operator: common.OperatorName,
+    shape: common.Shape,
+    target: common.TargetName,
+    number: Annotated[int, typer.Option("-n", "--number", help="How many programs.", min=1)] = 1,
+    dtype: common.DType = "u8s8s32",
+    threads: common.Threads = 1,
+    seed: common.Seed = 0,
+    show: Annotated[
+        Show, typer.Option("--show", help="Values, the schedule as Python text, or the scheduled TIR.")
+    ] = Show.VALUES,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Build, run and check each; exit 4 unless all are correct.")
+    ] = False,
+    rules: common.Rules = None,
+    relax: common.Relax = None,
+    pin: common.Pin = None,
+    json: common.Json = False,
+) -> int:
+    """Uniform samples of the space."""
+    import numpy as np
+
+    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
+    pins = common.parse_pins(pin)
+    candidates = task.space.sample(number, np.random.default_rng(seed), pins)
+    if not candidates:
+        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program", "heron-asp explain says why")
+    found = [_entry(task, candidate, show) for candidate in candidates]
+    if verify:
+        _verify(task, candidates, found)
+    valid = sum(one["status"] == "correct" for one in found)
+    if json:
+        common.print_json({"samples": found, "valid": valid if verify else None, "total": len(found)})
+    else:
+        _print(found, verify, valid)
+    return ExitCode.NO_SURVIVOR if verify and valid < len(found) else ExitCode.OK
+
+
+def _entry(task: Task, candidate: Candidate, show: Show) -> dict[str, Any]:
+    from heron_asp.schedule.script import script
+
+    entry: dict[str, Any] = {
+        "sketch": candidate.sketch,
+        "key": candidate.key,
+        "values": candidate.to_json(),
+        "status": None,
+    }
+    if show is Show.SCHEDULE:
+        made = task.operator
+        arguments = f"{made.name!r}, {dict(made.shape)!r}, {made.dtype!r}"
+        heading = f"{made.label}: {candidate.sketch}."
+        entry["schedule"] = script(task.calls(candidate), str(task.target.path), arguments, heading)
+    if show is Show.TIR:
+        entry["tir"] = task.program(candidate).module.script()
+    return entry
+
+
+def _verify(task: Task, candidates: list[Candidate], found: list[dict[str, Any]]) -> None:
+    from heron_asp.host import require_host
+    from heron_asp.measure.device import LocalDevice
+    from heron_asp.measure.result import Limits
+
+    require_host(task.target)
+    device = LocalDevice(task, Limits(repeats=1, repeat_ms=1))
+    for candidate, entry in zip(candidates, found, strict=True):
+        measurement = device.measure(candidate)
+        entry["status"] = str(measurement.status)
+        entry["error"] = measurement.error
+        entry["seconds"] = measurement.seconds
+
+
+def _print(found: list[dict[str, Any]], verify: bool, valid: int) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for one in found:
+        if "schedule" in one or "tir" in one:
+            console.print(one.get("schedule") or one["tir"])
+        else:
+            console.print(one["key"])
+        if one["status"]:
+            console.print(f"  {one['status']} {one['error']}".rstrip())
+    if verify:
+        console.print(f"{valid} of {len(found)} correct")

@@ -1,0 +1,226 @@
+"""`heron-asp tune`: searches for the fastest program, with live progress."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heron_asp.cli import common
+from heron_asp.errors import ExitCode, InfeasibleError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from heron_asp.measure.device import Device
+    from heron_asp.task import Task
+    from heron_asp.tuning import Outcome, Progress
+
+NAME = "tune"
+
+
+class SearchName(StrEnum):
+    """How candidates are proposed."""
+
+    CGA = "cga"
+    RANDOM = "random"
+
+
+def command(
+    operator: common.OperatorName,
+    shape: common.Shape,
+    target: common.TargetName,
+    trials: Annotated[int, typer.Option("--trials", help="Candidates to measure.", min=1)] = 64,
+    dtype: common.DType = "u8s8s32",
+    threads: common.Threads = 0,
+    seed: common.Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Run directory; by default runs/<operator>-<shape>-...", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    search: Annotated[
+        SearchName, typer.Option("--search", help="The genetic search, or plain uniform sampling.")
+    ] = SearchName.CGA,
+    device: Annotated[
+        str, typer.Option("--device", help="'local', or 'replay:RUN' to answer from a recorded run.")
+    ] = "local",
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Candidates measured a round [scaled to --trials].", min=1)
+    ] = None,
+    first: Annotated[int | None, typer.Option("--first", help="Candidates of the first, uniform round.", min=1)] = None,
+    population: Annotated[int | None, typer.Option("--population", help="Candidates of a generation.", min=2)] = None,
+    generations: Annotated[int | None, typer.Option("--generations", help="Generations a round.", min=1)] = None,
+    elites: Annotated[int | None, typer.Option("--elites", help="Candidates that pass on unchanged.", min=1)] = None,
+    history: Annotated[
+        int | None, typer.Option("--history", help="Best measured that join each population.", min=1)
+    ] = None,
+    keys: Annotated[
+        float | None, typer.Option("--keys", help="Share of influential variables that crossover pins.", min=0, max=1)
+    ] = None,
+    exploit: Annotated[
+        float | None, typer.Option("--exploit", help="Share of a round from the top of the prediction.", min=0, max=1)
+    ] = None,
+    children: Annotated[
+        int | None, typer.Option("--children", help="Children sampled from one pinned problem.", min=1)
+    ] = None,
+    build_timeout: Annotated[
+        float, typer.Option("--build-timeout", help="Seconds that building a candidate may take.", min=0.1)
+    ] = 60.0,
+    run_timeout: Annotated[
+        float, typer.Option("--run-timeout", help="Seconds that checking and timing it may take.", min=0.1)
+    ] = 30.0,
+    rules: common.Rules = None,
+    json: common.Json = False,
+) -> int:
+    """Search for the fastest program: build, check and time candidates, record every step, confirm the winner."""
+    from dataclasses import replace
+
+    from heron_asp.measure.result import Limits
+    from heron_asp.search import SearchOptions
+    from heron_asp.store import RunDirectory
+    from heron_asp.tuning import TuneOptions, tune
+
+    task = common.make_task(operator, shape, target, dtype, threads, rules)
+    asked = {
+        "batch": batch, "first": first, "population": population, "generations": generations, "elites": elites,
+        "history": history, "keys": keys, "exploit": exploit, "children": children,
+    }  # fmt: skip
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    sizes = replace(SearchOptions.scaled(trials), **given)
+    options = TuneOptions(trials, seed, str(search), sizes)
+    measuring = _device(task, device, Limits(build=build_timeout, run=run_timeout))
+    if task.space.size == 0:
+        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program", "heron-asp explain says why")
+    directory = out or Path("runs") / _run_name(task, seed)
+    with _Reporter(task, trials, json) as reporter:
+        outcome = tune(task, measuring, options, RunDirectory(directory), resume, reporter.progress)
+    if json:
+        common.print_json(outcome.to_json())
+    else:
+        _print(outcome)
+    return ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.OK
+
+
+def _device(task: Task, said: str, limits: Any) -> Device:
+    from heron_asp.errors import HeronError
+    from heron_asp.host import require_host
+    from heron_asp.measure.device import LocalDevice
+    from heron_asp.measure.replay import ReplayDevice
+
+    kind, _, argument = said.partition(":")
+    if kind == "local" and not argument:
+        require_host(task.target)
+        return LocalDevice(task, limits)
+    if kind == "replay" and argument:
+        return ReplayDevice.load(Path(argument))
+    raise HeronError(f"--device {said}: no such device", "local, or replay:RUN with a run directory")
+
+
+def _run_name(task: Task, seed: int) -> str:
+    extents = "x".join(str(extent) for extent in task.operator.shape.values())
+    return f"{task.operator.name}-{task.operator.dtype}-{extents}-{task.target.name}-t{task.threads}-s{seed}"
+
+
+class _Reporter:
+    """Live progress: a bar on a terminal, a line every few trials otherwise; nothing but errors under --json."""
+
+    def __init__(self, task: Task, trials: int, quiet: bool) -> None:
+        self.label = task.operator.label
+        self.trials = trials
+        self.quiet = quiet
+        self.every = max(1, trials // 8)
+        self.bar: Bar | None = None
+        self.report: Callable[[Progress], None] = lambda _progress: None
+
+    def __enter__(self) -> _Reporter:
+        if self.quiet:
+            return self
+        if sys.stderr.isatty():
+            self._start_bar()
+        else:
+            self.report = self._line
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def progress(self, now: Progress) -> None:
+        """Called after every trial."""
+        self.report(now)
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
+
+        self.bar = Display(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[best]}"),
+            TextColumn("{task.fields[failures]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        row = self.bar.add_task(self.label, total=self.trials, best="", failures="")
+        self.bar.start()
+        bar = self.bar
+
+        def report(now: Progress) -> None:
+            bar.update(row, completed=now.trial, best=_best(now), failures=_failures(now))
+
+        self.report = report
+
+    def _line(self, now: Progress) -> None:
+        if now.trial % self.every and now.trial != now.trials:
+            return
+        left = now.elapsed / now.trial * (now.trials - now.trial)
+        said = [
+            f"trial {now.trial}/{now.trials}",
+            _best(now),
+            _failures(now),
+            f"{now.elapsed:.0f} s, {left:.0f} s left",
+        ]
+        sys.stderr.write("  ".join(part for part in said if part) + "\n")
+
+
+def _best(now: Progress) -> str:
+    if now.best is None:
+        return "no correct program yet"
+    speed = now.operations / now.best
+    share = f" = {100 * speed / now.peak:.1f} % of the peak" if now.peak else ""
+    return f"best {now.best * 1e6:.1f} us, {speed / 1e9:.1f} GOP/s{share}"
+
+
+def _failures(now: Progress) -> str:
+    failed = [f"{count} {status}" for status, count in sorted(now.statuses.items()) if status != "correct"]
+    return f"failed: {', '.join(failed)}" if failed else "none failed"
+
+
+def _print(outcome: Outcome) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    data = outcome.to_json()
+    best = data["best"]
+    counts = ", ".join(f"{count} {status}" for status, count in data["trials"].items() if count)
+    console.print(f"{data['operator']} on {data['target']}, threads {data['threads']}: {counts}")
+    if data["exhausted"]:
+        console.print("the space is exhausted: every program of it was measured")
+    if data["interrupted"]:
+        console.print("interrupted; continue with --resume")
+    if best:
+        share = f", {100 * best['share_of_peak']:.1f} % of the measured peak" if best["share_of_peak"] else ""
+        sketch = outcome.task.space[best["sketch"]].sketch
+        plain = "" if sketch.tensorized else " (not tensorized)"
+        console.print(f"best: {best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s{share}{plain}")
+        console.print(f"  {best['key']}")
+        if best["ties"]:
+            console.print(f"  {len(best['ties'])} other programs are within 1 %: a tie")
+    console.print(f"{data['wall_seconds']:.1f} s, recorded in {data['run']}")

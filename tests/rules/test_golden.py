@@ -1,0 +1,82 @@
+"""What each rule file derives for GEMM 1024^3, kept as text. `pytest --update-golden` rewrites it; review it like code.
+
+Every rule of a file gets a twin whose head carries the file's name, so that an answer set tells which file derived
+what.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import clingo
+import pytest
+from clingo import ast
+
+from heron_asp.resources import rule_files, rules_folder
+from heron_asp.target import Target
+from heron_asp.terms import add_facts, fact
+from tests.conftest import make_task
+
+FILES = [path for path in rule_files(rules_folder() / "core", rules_folder() / "dlboost") if path.stem != "interface"]
+
+
+def derived(target: Target, threads: int) -> dict[Path, set[str]]:
+    task = make_task(target, m=1024, n=1024, k=1024)
+    control = clingo.Control(["0"], logger=lambda *_: None)
+    with ast.ProgramBuilder(control) as builder:
+        for number, path in enumerate(rule_files(rules_folder() / "core", rules_folder() / "dlboost")):
+
+            def add(statement: ast.AST, number: int = number) -> None:
+                builder.add(statement)
+                if statement.ast_type == ast.ASTType.Rule and statement.head.ast_type == ast.ASTType.Literal:
+                    atom = statement.head.atom
+                    if atom.ast_type == ast.ASTType.SymbolicAtom:
+                        location = statement.location
+                        mark = ast.SymbolicTerm(location, clingo.Number(number))
+                        twin = ast.Function(location, "derived", [mark, atom.symbol], False)
+                        head = ast.Literal(location, ast.Sign.NoSign, ast.SymbolicAtom(twin))
+                        builder.add(ast.Rule(location, head, statement.body))
+
+            ast.parse_files([str(path)], add)
+    add_facts(control, [*task.block.facts(), *target.facts(), fact("threads", threads)])
+    control.ground([("base", [])])
+    files = rule_files(rules_folder() / "core", rules_folder() / "dlboost")
+    found: dict[Path, set[str]] = {path: set() for path in files}
+    with control.solve(yield_=True) as handle:
+        for model in handle:
+            for atom in model.symbols(atoms=True):
+                if atom.name == "derived":
+                    found[files[atom.arguments[0].number]].add(str(atom.arguments[1]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_file(zen4: Target) -> dict[Path, set[str]]:
+    one, two = derived(zen4, 1), derived(zen4, 2)
+    return {path: one[path] | two[path] for path in one}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_golden(by_file: dict[Path, set[str]], golden, path: Path) -> None:
+    what = "for GEMM 1024x1024x1024 on zen4 with 1 or 2 threads, all sketches together"
+    text = f"% What rules/{path.parent.name}/{path.name} derives {what}.\n"
+    golden(f"{path.parent.name}-{path.stem}.lp", text + "".join(f"{atom}.\n" for atom in sorted(by_file[path])))
+
+
+def test_the_audit_of_gemm(zen4: Target, golden) -> None:
+    from heron_asp.cli.audit import examine
+
+    found = examine(make_task(zen4, m=1024, n=1024, k=1024))
+    lines = [f"{c['id']:<24} {c['force']:<5} {c['text']}" for c in sorted(found["constraints"], key=lambda c: c["id"])]
+    golden("audit-gemm1024.txt", "\n".join(lines) + "\n")
+    assert all(one["step"] for one in found["constraints"])
+    assert all(one["force"] == "must" or one["evidence"] for one in found["constraints"])
+    assert {one["rule"] for one in found["constraints"]} == {
+        "c1",
+        "c3",
+        "c4",
+        "c5",
+        "c6",
+    }  # one thread: nothing is fused
+    assert "c2" in {c["rule"] for c in examine(make_task(zen4, m=1024, n=1024, k=1024, threads=2))["constraints"]}
+    assert not [v for v in found["variables"] if v["origin"] == "unknown"]

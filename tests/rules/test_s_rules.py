@@ -1,0 +1,115 @@
+"""S1 Tensorize, S2 Multi-level SPM, S3 Multi-scope SPM."""
+
+from tests.rules.conftest import DOT, GEMM, of
+
+S1 = ("core/s1_tensorize",)
+PADDING = ("core/s1_tensorize", "core/s1_padding")
+
+
+def test_s1_finds_the_mapping_and_keeps_plain_code(answers):
+    found = answers(GEMM + DOT + "pays(vector, 1).", *S1)
+    tensorized = [one for one in found if "tensorize(c,dot)" in one]
+    plain = [one for one in found if "plain(c)" in one]
+    assert len(tensorized) == len(plain) == 1
+    assert of(tensorized[0], "maps") == {"maps(c,n,n)", "maps(c,r,k)"}
+    assert of(tensorized[0], "unit") == {"unit(c,m,1)", "unit(c,n,16)", "unit(c,k,4)"}
+    assert of(plain[0], "maps", "aside") == {"maps(c,lane,n)", "aside(c,vector)"}
+
+
+def test_s1_refuses_with_the_reason_and_never_fails(answers):
+    for change, reason in (
+        (("has(flag).", ""), "refused(c,(dot,straight),lacks(flag))"),
+        (("tensor(a, u8).", "tensor(a, f16)."), "refused(c,(dot,straight),dtype(a,f16,u8))"),
+        (("access(c, c, 1, n, 1).", "access(c, c, 0, n, 1)."), "refused(c,(dot,straight),unplayed(n))"),
+    ):
+        found = answers((GEMM + DOT).replace(*change), *S1)
+        assert len(found) == 1
+        assert reason in found[0]
+        assert "plain(c)" in found[0]
+        assert not of(found[0], "aside")
+
+
+def test_s1_seats_the_operands_crossed_where_only_that_fits(answers):
+    crossed = GEMM.replace("operand(c, 0, a).  operand(c, 1, b).", "operand(c, 0, b).  operand(c, 1, a).")
+    found = answers(crossed + DOT, *S1)
+    assert {atom for one in found for atom in of(one, "chosen")} == {"chosen(c,(dot,crossed))"}
+
+
+def test_s1_pads_to_the_unit_and_an_awkward_axis_a_little_further(answers):
+    facts = GEMM.replace("axis(c, m, spatial, 6)", "axis(c, m, spatial, 31)") + DOT + "pays(awkward, 1)."
+    found = next(one for one in answers(facts, *PADDING) if "tensorize(c,dot)" in one)
+    extents = of(found, "candidate")
+    assert {f"candidate(extent(c,k),{extent})" for extent in (12,)} == {one for one in extents if "(c,k)" in one}
+    assert {"candidate(extent(c,n),48)"} == {one for one in extents if "(c,n)" in one}  # a constant has one layout
+    assert {one for one in extents if "(c,m)" in one} == {f"candidate(extent(c,m),{extent})" for extent in (31, 32, 33)}
+
+
+def test_s1_does_not_pad_a_handy_axis(answers):
+    found = next(one for one in answers(GEMM + DOT + "pays(awkward, 1).", *PADDING) if "tensorize(c,dot)" in one)
+    assert {"candidate(extent(c,m),6)"} == {one for one in of(found, "candidate") if "(c,m)" in one}
+    assert "thumb(c3,exact(c,m),awkward)" in found
+
+
+def test_s2_tiles_every_level_of_the_nest(answers):
+    nest = """
+    level(c, 1, outer, spatial).  level(c, 2, sum, reduce).  level(c, 3, inner, spatial).  level(c, 4, unit, spatial).
+    level(c, 5, unit, reduce).  unrolled(c, inner).
+    """
+    files = ("core/s1_tensorize", "core/s1_padding", "core/s2_multi_level_spm")
+    found = next(one for one in answers(GEMM + DOT + nest, *files) if "tensorize(c,dot)" in one)
+    assert of(found, "tile") == {
+        "tile(c,m,outer)", "tile(c,m,inner)", "tile(c,n,outer)", "tile(c,n,inner)", "tile(c,n,unit)",
+        "tile(c,k,sum)", "tile(c,k,unit)",
+    }  # fmt: skip
+    assert {one for one in of(found, "candidate") if "inner(c,outer)" in one} == {
+        "candidate(inner(c,outer),m)", "candidate(inner(c,outer),n)",
+    }  # fmt: skip
+    assert "knob(inner(c,inner))" not in found  # the order of unrolled loops means nothing
+
+
+def test_s2_cuts_an_axis_without_reuse_at_the_outermost_level_only(answers):
+    batch = "axis(c, i, spatial, 3).  access(c, a, 2, i, 1).  access(c, b, 2, i, 1).  access(c, c, 2, i, 1)."
+    nest = "level(c, 1, outer, spatial).  level(c, 2, inner, spatial).  level(c, 3, sum, reduce)."
+    files = ("core/s1_tensorize", "core/s1_padding", "core/s2_multi_level_spm")
+    found = answers(GEMM + batch + DOT + nest, *files)[0]
+    assert {one for one in of(found, "tile") if "(c,i," in one} == {"tile(c,i,outer)"}
+
+
+def test_s3_routes_each_operand_its_own_way(answers):
+    files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
+    found = next(
+        one
+        for one in answers(GEMM + DOT + "threads(1).", *files, "dlboost/schedule", "dlboost/copies")
+        if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
+    )
+    assert of(found, "copy") == {"copy(feed(a),c,a,global)", "copy(pack(b),c,b,global)", "copy(drain(c),c,c,global)"}
+    assert of(found, "layout") == {
+        "layout(pack(b),(0,1),quotient(1,16))", "layout(pack(b),(1,0),quotient(0,4))",
+        "layout(pack(b),(2,0),remainder(1,16))", "layout(pack(b),(2,1),remainder(0,4))",
+    }  # fmt: skip
+    assert not {one for one in of(found, "at") if "pack" in one}  # packed ahead, outside the kernel
+    assert {one for one in of(found, "at") if "drain" in one} == {
+        "at(drain(c),root)", "at(drain(c),task)", "at(drain(c),block)",
+    }  # fmt: skip
+
+
+def test_s3_a_slice_keeps_the_result_of_a_register_tile_out(answers):
+    files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
+    found = next(
+        one
+        for one in answers(GEMM + DOT + "threads(1).", *files, "dlboost/schedule", "dlboost/copies")
+        if "variant(c,sliced)" in one
+    )
+    assert "at(drain(c),block)" not in found
+
+
+def test_s3_packs_inside_the_kernel_what_is_not_known_ahead(answers):
+    files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
+    facts = GEMM.replace("constant(b).", "") + DOT + "threads(1)."
+    found = next(
+        one
+        for one in answers(facts, *files, "dlboost/schedule", "dlboost/copies")
+        if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
+    )
+    assert {one for one in of(found, "at") if "pack" in one} == {"at(pack(b),root)", "at(pack(b),task)"}
+    assert not {one for one in of(found, "step") if "annotate" in one}

@@ -1,0 +1,284 @@
+"""Searches and runs, on recorded devices: deterministic, resumable, exhaustive, never the same program twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heron_asp.errors import ExitCode, HeronError
+from heron_asp.measure.replay import ReplayDevice
+from heron_asp.measure.result import Measurement, Status
+from heron_asp.runs import load_run
+from heron_asp.search import ConstrainedGenetic, RandomSearch, SearchOptions
+from heron_asp.search.cga import roulette
+from heron_asp.space import Candidate
+from heron_asp.store import RunDirectory, read_trials, rows
+from heron_asp.target import Target
+from heron_asp.task import Task
+from heron_asp.terms import parse
+from heron_asp.tuning import TuneOptions, tune
+from tests.conftest import make_task
+
+SHAPE = {"m": 24, "n": 64, "k": 32}
+
+
+def invented(task: Task) -> ReplayDevice:
+    """A device with a made-up but plausible time for every program of a space; some programs fail."""
+    table: dict[str, Measurement] = {}
+    m, n = parse("tile(c, m, register)"), parse("tile(c, n, register)")
+    for part in task.space:
+        rng = np.random.default_rng(0)
+        everything: dict[str, Candidate] = {}
+        while len(everything) < part.size:
+            everything.update({one.key: one for one in part.sample(part.size, rng)})
+        for key, one in everything.items():
+            tile = int(one.values[m]) * int(one.values[n])
+            cost = 1e-6 * (1 + abs(tile - 12) / 4 + (one.sketch != "vpdpbusd") + (hash_of(key) % 100) / 200)
+            fails = hash_of(key) % 17 == 0
+            table[key] = (
+                Measurement(Status.RUNTIME, error="made up") if fails else Measurement(Status.CORRECT, cost, (cost,))
+            )
+    return ReplayDevice(table, "made up", peak=1e14)
+
+
+def hash_of(text: str) -> int:
+    import hashlib
+
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+@pytest.fixture(scope="module")
+def task(zen4: Target) -> Task:
+    return make_task(zen4, **SHAPE)
+
+
+@pytest.fixture(scope="module")
+def device(task: Task) -> ReplayDevice:
+    return invented(task)
+
+
+def finished(path: Path) -> list[dict]:
+    return [row for row in rows(path / "trials.jsonl") if row["event"] == "finished"]
+
+
+def test_a_run_is_a_function_of_its_seed(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    made = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        tune(task, device, TuneOptions(40, seed), RunDirectory(tmp_path / name))
+        made.append((tmp_path / name / "trials.jsonl").read_text())
+    assert made[0] == made[1]
+    assert made[0] != made[2]
+
+
+def test_no_program_is_measured_twice_and_all_are_in_the_space(
+    task: Task, device: ReplayDevice, tmp_path: Path
+) -> None:
+    tune(task, device, TuneOptions(120, 3), RunDirectory(tmp_path / "run"))
+    asked = [row["candidate"] for row in finished(tmp_path / "run")]
+    assert len(asked) == len(set(asked)) == 120
+    assert set(asked) <= set(device.table)
+
+
+def test_the_genetic_search_beats_sampling(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    def best(search: str, seed: int) -> float:
+        outcome = tune(task, device, TuneOptions(48, seed, search), RunDirectory(tmp_path / f"{search}{seed}"))
+        assert outcome.seconds is not None
+        return outcome.seconds
+
+    genetic = np.mean([best("cga", seed) for seed in range(6)])
+    sampled = np.mean([best("random", seed) for seed in range(6)])
+    assert genetic < sampled
+
+
+def test_an_exhausted_space_ends_the_run_and_says_so(zen4: Target, tmp_path: Path) -> None:
+    small = make_task(zen4, m=2, n=16, k=8)
+    for search in ("cga", "random"):
+        outcome = tune(small, invented(small), TuneOptions(10_000, 0, search), RunDirectory(tmp_path / search))
+        assert outcome.exhausted
+        assert sum(outcome.statuses.values()) == small.space.size
+        assert load_run(tmp_path / search).result["exhausted"]
+
+
+def test_children_lie_between_their_parents(task: Task) -> None:
+    search = ConstrainedGenetic(task.space, 0, SearchOptions.scaled(64))
+    part = task.space.parts[0]
+    mother, father = part.sample(2, np.random.default_rng(4))
+    keys = [parse("tile(c, m, register)"), parse("tile(c, n, register)"), parse("tile(c, k, strip)")]
+    for _ in range(30):
+        for child in search._offspring(mother, father, keys):
+            free = sum(child.values[key] not in (mother.values[key], father.values[key]) for key in keys)
+            assert free <= 1  # mutation drops one pin
+
+
+def test_every_sketch_gets_a_floor_in_the_first_round(task: Task) -> None:
+    search = ConstrainedGenetic(task.space, 0, SearchOptions.scaled(64))
+    first = search.ask(64)
+    for part in task.space:
+        assert sum(one.sketch == part.name for one in first) >= 4
+
+
+def test_the_model_learns_from_failures(task: Task, device: ReplayDevice) -> None:
+    search = ConstrainedGenetic(task.space, 0, SearchOptions.scaled(200))
+    for candidate in search.ask(200):
+        search.tell(candidate, device.measure(candidate))
+    search.ask(8)
+    measured = [(c, m) for c, m in search.measured.values()]
+    failed = search.model.predict([c for c, m in measured if m.seconds is None])
+    ran = search.model.predict([c for c, m in measured if m.seconds is not None])
+    assert failed.mean() < ran.mean()
+
+
+def test_roulette_is_a_distribution() -> None:
+    chances = roulette(np.array([0.0, -1.0, -800.0]))
+    assert chances.sum() == pytest.approx(1)
+    assert chances[0] > chances[1] > chances[2] >= 0
+
+
+def test_random_search_does_not_repeat(task: Task) -> None:
+    search = RandomSearch(task.space, 0)
+    keys = [one.key for _ in range(20) for one in search.ask(16)]
+    assert len(keys) == len(set(keys)) == 320
+
+
+# -- resuming ----------------------------------------------------------------------------------------------------------
+
+
+class Stops(ReplayDevice):
+    """A device that breaks off after so many measurements, the way a kill does: without a word."""
+
+    left = 0
+
+    def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
+        if self.left == 0:
+            raise SystemExit
+        self.left -= 1
+        return super().measure(candidate, best)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 16, 33])
+def test_a_run_that_was_cut_off_continues_row_for_row(
+    task: Task, device: ReplayDevice, tmp_path: Path, after: int
+) -> None:
+    tune(task, device, TuneOptions(40, 5), RunDirectory(tmp_path / "whole"))
+    broken = Stops(device.table, "made up", 1e14)
+    broken.left = after
+    with pytest.raises(SystemExit):
+        tune(task, broken, TuneOptions(40, 5), RunDirectory(tmp_path / "cut"))
+    assert read_trials(tmp_path / "cut")[after + 1].measurement is None  # visible as started
+    tune(task, device, TuneOptions(40, 5), RunDirectory(tmp_path / "cut"), resume=True)
+    assert (tmp_path / "cut" / "trials.jsonl").read_text() == (tmp_path / "whole" / "trials.jsonl").read_text()
+    assert load_run(tmp_path / "cut").result["best"] == load_run(tmp_path / "whole").result["best"]
+
+
+def test_half_a_line_is_cut_and_measured_again(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    tune(task, device, TuneOptions(20, 5), RunDirectory(tmp_path / "run"))
+    file = tmp_path / "run" / "trials.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) * 2 // 3])
+    tune(task, device, TuneOptions(20, 5), RunDirectory(tmp_path / "run"), resume=True)
+    assert file.read_bytes() == whole
+
+
+def test_kill_9_and_resume_equals_the_undisturbed_run(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    """A real process, killed for real, in the middle of its trials."""
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps({key: one.to_json() for key, one in device.table.items()}))
+    program = textwrap.dedent(f"""
+        import json, sys, time
+        from pathlib import Path
+        from heron_asp import Task, TuneOptions, RunDirectory, operator, resolve_target, tune
+        from heron_asp.measure.replay import ReplayDevice
+        from heron_asp.measure.result import Measurement
+
+        class Slow(ReplayDevice):
+            def measure(self, candidate, best=None):
+                time.sleep(float(sys.argv[2]))
+                return super().measure(candidate, best)
+
+        table = json.loads(Path({str(table)!r}).read_text())
+        device = Slow({{key: Measurement.from_json(one) for key, one in table.items()}}, "table", 1e14)
+        task = Task(operator("gemm", {SHAPE!r}), resolve_target("zen4"))
+        tune(task, device, TuneOptions(40, 9), RunDirectory(Path(sys.argv[1])), resume="--resume" in sys.argv)
+    """)
+
+    def start(path: Path, pause: float, *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", program, str(path), str(pause), *more])
+
+    assert start(tmp_path / "whole", 0).wait() == 0
+    process = start(tmp_path / "killed", 0.05)
+    while not (tmp_path / "killed" / "trials.jsonl").exists() or len(finished(tmp_path / "killed")) < 9:
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 9 <= len(finished(tmp_path / "killed")) < 40
+    assert start(tmp_path / "killed", 0, "--resume").wait() == 0
+    assert (tmp_path / "killed" / "trials.jsonl").read_text() == (tmp_path / "whole" / "trials.jsonl").read_text()
+
+
+def test_ctrl_c_keeps_the_best(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    class Interrupts(Stops):
+        def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
+            try:
+                return super().measure(candidate, best)
+            except SystemExit:
+                raise KeyboardInterrupt from None
+
+    broken = Interrupts(device.table, "made up", 1e14)
+    broken.left = 12
+    outcome = tune(task, broken, TuneOptions(40, 5), RunDirectory(tmp_path / "run"))
+    assert outcome.interrupted
+    assert outcome.seconds == min(
+        m.seconds for m in (t.measurement for t in read_trials(tmp_path / "run").values()) if m and m.seconds
+    )
+    assert load_run(tmp_path / "run").best()[2] == outcome.seconds
+
+
+def test_a_run_directory_is_not_overwritten_or_mixed(
+    task: Task, device: ReplayDevice, zen4: Target, tmp_path: Path
+) -> None:
+    tune(task, device, TuneOptions(5, 5), RunDirectory(tmp_path / "run"))
+    with pytest.raises(HeronError, match="already holds a run"):
+        tune(task, device, TuneOptions(5, 5), RunDirectory(tmp_path / "run"))
+    with pytest.raises(HeronError, match="seed: recorded 5, asked 6"):
+        tune(task, device, TuneOptions(5, 6), RunDirectory(tmp_path / "run"), resume=True)
+    other = make_task(zen4, m=8, n=16, k=8)
+    with pytest.raises(HeronError, match="shape: recorded"):
+        tune(other, device, TuneOptions(5, 5), RunDirectory(tmp_path / "run"), resume=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("")
+    with pytest.raises(HeronError, match="not empty"):
+        tune(task, device, TuneOptions(5, 5), RunDirectory(tmp_path / "full"))
+
+
+def test_a_second_process_is_refused(task: Task, tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path / "run")
+    first.open({"key": 1}, resume=False)
+    with pytest.raises(HeronError, match="open in another process"):
+        RunDirectory(tmp_path / "run").open({"key": 1}, resume=True)
+    first.close()
+    RunDirectory(tmp_path / "run").open({"key": 1}, resume=True)
+
+
+def test_a_run_in_which_everything_fails_stops_early(task: Task, tmp_path: Path) -> None:
+    failing = {
+        one.key: Measurement(Status.COMPILE, error="no such instruction")
+        for one in task.space.sample(4000, np.random.default_rng(0))
+    }
+
+    class Fails(ReplayDevice):
+        def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
+            return Measurement(Status.COMPILE, error="no such instruction")
+
+    with pytest.raises(HeronError, match="all failed") as caught:
+        tune(task, Fails(failing, "made up"), TuneOptions(500, 1), RunDirectory(tmp_path / "run"))
+    assert caught.value.code is ExitCode.NO_SURVIVOR
+    assert "no such instruction" in caught.value.hint
+    assert len(finished(tmp_path / "run")) < 40

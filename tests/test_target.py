@@ -1,0 +1,101 @@
+"""Targets: what is accepted, and what an error says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from heron_asp.errors import HeronError, MissingError
+from heron_asp.host import missing_flags, resolve_target
+from heron_asp.intrinsics import tvm_vector, vector_bits
+from heron_asp.resources import targets_folder
+from heron_asp.target import Target, load_target, target_names
+
+ZEN4 = (targets_folder() / "zen4.toml").read_text()
+FAMILY = (targets_folder() / "families" / "dlboost.toml").read_text()
+
+
+def test_every_shipped_target_loads() -> None:
+    assert {"zen4", "cascadelake", "icelake", "sapphirerapids"} <= set(target_names())
+    for name in target_names():
+        assert resolve_target(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "hint"),
+    [
+        ("capacity = 32_768", "capasity = 32_768", "unknown key 'memories.0.capasity'", "did you mean 'capacity'?"),
+        ("[limits]", "[limit]", "unknown key 'limit'", "did you mean 'limits'?"),
+        ('mcpu = "znver4"', 'mpcu = "znver4"', "unknown key 'compiler.mpcu'", "did you mean 'mcpu'?"),
+        ('mcpu = "znver4"', 'mcpu = "native"', "silently becomes a generic machine", ""),
+        ("32_768", "-1", "memories.0.capacity: Input should be greater than 0", ""),
+        ("32_768", "2_000_000", "'l2' (1048576 bytes) is listed after 'l1' (2000000 bytes) and must be larger", ""),
+        ('family = "dlboost"', 'family = "dlbost"', "family = 'dlbost'", "did you mean 'dlboost'?"),
+        ("[compiler]", "[compiler", "not TOML", ""),
+        ("vector_registers = 32", "vector_registers = 99_999_999_999", "limits.vector_registers", ""),
+    ],
+)
+def test_mistakes_in_a_target(tmp_path: Path, old: str, new: str, message: str, hint: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(ZEN4.replace(old, new, 1))
+    with pytest.raises(HeronError) as caught:
+        resolve_target(str(file))
+    assert str(file) in caught.value.message
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('index = ["n", "r"]', 'index = ["n", "q"]', "operand 1 is indexed by 'q'"),
+        (
+            'type = "s8x64" },\n  { load = 1',
+            'type = "s8x32" },\n  { load = 1',
+            "operand 0 x 16 has 512 bits, s8x32 has 256",
+        ),
+        ('dtype = "u8"', 'dtype = "u9"', "dtype 'u9' is none of"),
+        ('returns = "s32x16"', 'returns = "s32x8"', "the result has 512 bits, the call returns s32x8 of 256"),
+        ('function = "heron_vdpbf16ps"', 'function = "other"', "'ir' does not define the function 'other'"),
+        ('llvm = "llvm.x86', 'ir = "x"\nllvm = "llvm.x86', "give either 'llvm'"),
+    ],
+)
+def test_an_intrinsic_checks_its_own_numbers(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / "families").mkdir()
+    (tmp_path / "families" / "dlboost.toml").write_text(FAMILY.replace(old, new, 1))
+    (tmp_path / "mine.toml").write_text(ZEN4)
+    with pytest.raises(HeronError) as caught:
+        load_target(tmp_path / "mine.toml")
+    assert message in caught.value.message
+
+
+def test_a_name_a_path_or_a_family(monkeypatch: pytest.MonkeyPatch, zen4: Target) -> None:
+    with pytest.raises(HeronError, match="-t zen5"):
+        resolve_target("zen5")
+    monkeypatch.setattr("heron_asp.host.cpu_flags", lambda: frozenset({"avx2"}))
+    with pytest.raises(MissingError, match="its CPU lacks avx512_vnni"):
+        resolve_target("dlboost")
+    assert "avx512_vnni" in missing_flags(zen4)
+    monkeypatch.setattr("heron_asp.host.cpu_flags", lambda: frozenset(zen4.machine.cpu_flags))
+    monkeypatch.setattr("heron_asp.host.llvm_cpu", lambda: "znver4")
+    assert resolve_target("dlboost").name == "zen4"
+    monkeypatch.setattr("heron_asp.host.llvm_cpu", lambda: "icelake-server")
+    assert resolve_target("dlboost").name == "icelake"
+    monkeypatch.setattr("heron_asp.host.llvm_cpu", lambda: "futurelake")
+    assert set(resolve_target("dlboost").machine.cpu_flags) <= set(zen4.machine.cpu_flags)
+
+
+def test_the_digest_follows_every_number(tmp_path: Path, zen4: Target) -> None:
+    file = tmp_path / "zen4.toml"
+    file.write_text(ZEN4)
+    assert load_target(file).digest == zen4.digest
+    file.write_text(ZEN4.replace("32_768", "32_769"))
+    assert load_target(file).digest != zen4.digest
+
+
+def test_machine_values() -> None:
+    assert vector_bits("s32x16") == vector_bits("s8x64") == 512
+    assert (tvm_vector("s32x16"), tvm_vector("u16x32"), tvm_vector("bf16x2")) == ("int32x16", "uint16x32", "uint16x2")
+    with pytest.raises(ValueError, match="is not a machine value"):
+        vector_bits("q7x3")
