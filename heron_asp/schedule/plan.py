@@ -140,7 +140,7 @@ class _Planner:
         self._call("cache_write", self._ref(block), 0, text(scope), results=[self._name(copy)])
 
     def _do_transform_layout(self, copy: Value, _layout: Value) -> None:
-        parts = tuple(self._layout_part(part) for _, part in self._layout(copy))
+        parts = tuple(self._layout_part(part) for part in self._layout(copy))
         index_map = IndexMap(self.rank[self.tensor_of[copy]], parts)
         self._call("transform_layout", self._ref(copy), ("write", 0), index_map)
 
@@ -175,7 +175,7 @@ class _Planner:
 
     def _do_reorder(self, what: Value, layout: Value | None = None) -> None:
         if layout is not None:  # the loops of a copy, in the order of its layout
-            self._call("reorder", *(self._ref(self._layout_loop(what, part)) for _, part in self._layout(what)))
+            self._call("reorder", *(self._ref(self._layout_loop(what, part)) for part in self._layout(what)))
             return
         ordered: list[Term] = []
         for row in self.sketch.levels:
@@ -298,13 +298,9 @@ class _Planner:
                 return self._number(position)
         return len(self.loops)
 
-    def _layout(self, copy: Value) -> list[tuple[Value, Term]]:
-        parts = [
-            (position, part)
-            for one, position, part in self.sketch.of("layout")
-            if one == copy and isinstance(part, Term)
-        ]
-        return sorted(parts, key=lambda pair: text(pair[0]))
+    def _layout(self, copy: Value) -> list[Term]:
+        """The parts of a layout; atoms come in clingo's order, so their positions are in order."""
+        return [part for one, _, part in self.sketch.of("layout") if one == copy and isinstance(part, Term)]
 
     def _layout_part(self, part: Term) -> tuple[int, str, int]:
         dim, unit = (self._number(argument) for argument in part.arguments)

@@ -1,0 +1,99 @@
+"""An exported library with kernels of every operator, and ways to call it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heron_asp.errors import MissingError
+from heron_asp.library import CCompiler, Manifest, Tuned, export_tuned, find_compiler
+from heron_asp.library.call import SharedLibrary
+from heron_asp.library.interface import Interface
+from heron_asp.measure.child import Report, run_in_child
+from heron_asp.operators import KINDS, Operator, operator
+from heron_asp.target import Target
+from heron_asp.task import Task
+from heron_asp.terms import parse
+
+NAME = "probe"
+Work = Callable[[SharedLibrary], object]
+
+
+def sampled(
+    target: Target, name: str, dtype: str = "u8s8s32", threads: int = 1, pins: str = "", **shape: int
+) -> Tuned:
+    """A random program, as if tuning had found it. `pins` are `variable=value; ...`."""
+    task = Task(operator(name, shape, dtype), target, threads)
+    pinned = dict(pin.split("=") for pin in pins.split("; ") if pin)
+    values = {parse(variable): frozenset({parse(value)}) for variable, value in pinned.items()}
+    found = task.space.sample(1, np.random.default_rng(0), values)
+    assert found, f"no program of {task.operator.label} with {pins}"
+    return Tuned(task, found[0], seconds=1e-6, share_of_peak=0.5)
+
+
+@pytest.fixture(scope="session")
+def compiler() -> CCompiler:
+    try:
+        return find_compiler()
+    except MissingError as error:
+        pytest.skip(error.message)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported library."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def file(self) -> Path:
+        return self.folder / self.manifest.library
+
+    def call(self, work: Work) -> object:
+        """Calls the library in a child process, so that no crash and no thread of it meets other tests."""
+        outcome = run_in_child(lambda report: _work(self.file, work, report), [60.0])
+        assert outcome.value("error") is None, outcome.value("error")
+        assert outcome.signal == 0, f"killed by signal {outcome.signal}: {outcome.stderr}"
+        assert not outcome.timed_out
+        return outcome.value("result")
+
+
+def _work(file: Path, work: Work, report: Report) -> None:
+    report("result", work(SharedLibrary(file, file.stem.removeprefix("lib"))))
+
+
+PROGRAMS: tuple[dict[str, object], ...] = (
+    {"name": "gemm", "m": 64, "n": 64, "k": 64},
+    {"name": "gemm", "m": 64, "n": 64, "k": 64, "threads": 2, "pins": "fused(c, task)=4"},
+    {"name": "gemm", "m": 17, "n": 33, "k": 9},
+    {"name": "gemm", "m": 128, "n": 64, "k": 64, "threads": 2, "pins": "fused(c, task)=2"},
+    {"name": "gemm", "m": 12, "n": 40, "k": 30, "dtype": "bf16bf16f32"},
+    {"name": "gemv", "m": 100, "k": 90},
+    {"name": "batch_matmul", "batch": 3, "m": 10, "n": 24, "k": 12},
+    {"name": "batch_matmul", "batch": 1, "m": 8, "n": 2048, "k": 1024, "pins": "position(pack(b))=root"},
+)
+
+
+@pytest.fixture(scope="session")
+def exported(runnable: Target, compiler: CCompiler, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A library with kernels of every operator for one and two threads."""
+    folder = tmp_path_factory.mktemp("library")
+    programs = [sampled(runnable, **program) for program in PROGRAMS]  # type: ignore[arg-type]
+    return Exported(folder, export_tuned(programs, folder, NAME))
+
+
+def interface_of(made: Operator) -> Interface:
+    return Interface(KINDS[made.name], made.dtype)
+
+
+def run_python(script: str, *arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process of its own."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
