@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -102,9 +103,14 @@ def build(operator: Operator, program: Program, target: Target, threads: int) ->
 
 
 def use_threads(threads: int) -> None:
-    """Sets the size of TVM's thread pool; to be called in a process that has not run a parallel kernel."""
+    """Sets the size of TVM's thread pool; to be called in a process that has not run a parallel kernel.
+
+    TVM takes half of an x86 machine's processors for hyperthreads and leaves them out; the environment variable is the
+    only thing that it believes more.
+    """
     import tvm
 
+    os.environ["TVM_NUM_THREADS"] = str(threads)
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +24,20 @@ Work = Callable[[SharedLibrary], object]
 
 
 def sampled(
-    target: Target, name: str, dtype: str = "u8s8s32", threads: int = 1, pins: str = "", **shape: int
+    target: Target,
+    name: str,
+    dtype: str = "u8s8s32",
+    threads: int = 1,
+    pins: str = "",
+    plain: bool = False,
+    **shape: int,
 ) -> Tuned:
-    """A random program, as if tuning had found it. `pins` are `variable=value; ...`."""
-    task = Task(operator(name, shape, dtype), target, threads)
+    """A random program, as if tuning had found it: `pins` are `variable=value; ...`, `plain` avoids all intrinsics."""
+    task = Task(operator(name, shape, dtype), target, threads, relaxed=["vector"] if plain else [])
     pinned = dict(pin.split("=") for pin in pins.split("; ") if pin)
     values = {parse(variable): frozenset({parse(value)}) for variable, value in pinned.items()}
-    found = task.space.sample(1, np.random.default_rng(0), values)
+    parts = [part for part in task.space if not (plain and part.sketch.tensorized)]
+    found = [one for part in parts for one in part.sample(1, np.random.default_rng(0), values)]
     assert found, f"no program of {task.operator.label} with {pins}"
     return Tuned(task, found[0], seconds=1e-6, share_of_peak=0.5)
 
@@ -91,9 +96,3 @@ def exported(runnable: Target, compiler: CCompiler, tmp_path_factory: pytest.Tem
 
 def interface_of(made: Operator) -> Interface:
     return Interface(KINDS[made.name], made.dtype)
-
-
-def run_python(script: str, *arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a process of its own."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)

@@ -1,0 +1,73 @@
+// oneDNN's int8 and bf16 matrix products behind a plain C interface, for benchmarks. Weights are packed ahead, in the layout that
+// oneDNN itself chooses (format `any`). Errors of oneDNN become a null handle.
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstring>
+#include <omp.h>
+#include <string>
+#include <unordered_map>
+
+using dnnl::engine;
+using dnnl::matmul;
+using dnnl::memory;
+using dnnl::stream;
+
+namespace {
+
+struct Product {
+    engine eng{engine::kind::cpu, 0};
+    stream queue{eng};
+    matmul primitive;
+    std::unordered_map<int, memory> arguments;
+    std::string implementation;
+};
+
+}  // namespace
+
+extern "C" {
+
+// C(m,n) s32 = A(m,k) u8 * B(k,n) s8, or f32 = bf16 * bf16; all row-major.
+void *onednn_product(int m, int n, int k, int is_bf16, void *a, const void *b, void *c) {
+    try {
+        auto *product = new Product;
+        const auto first = is_bf16 ? memory::data_type::bf16 : memory::data_type::u8;
+        const auto second = is_bf16 ? memory::data_type::bf16 : memory::data_type::s8;
+        const auto result = is_bf16 ? memory::data_type::f32 : memory::data_type::s32;
+        const memory::desc a_desc({m, k}, first, memory::format_tag::ab);
+        const memory::desc b_plain({k, n}, second, memory::format_tag::ab);
+        const memory::desc b_any({k, n}, second, memory::format_tag::any);
+        const memory::desc c_desc({m, n}, result, memory::format_tag::ab);
+        const matmul::primitive_desc described(product->eng, a_desc, b_any, c_desc);
+        memory plain(b_plain, product->eng, const_cast<void *>(b));
+        memory packed(described.weights_desc(), product->eng);
+        dnnl::reorder(plain, packed).execute(product->queue, plain, packed);
+        product->queue.wait();
+        product->primitive = matmul(described);
+        product->implementation = described.impl_info_str();
+        product->arguments = {{DNNL_ARG_SRC, memory(a_desc, product->eng, a)},
+                              {DNNL_ARG_WEIGHTS, packed},
+                              {DNNL_ARG_DST, memory(c_desc, product->eng, c)}};
+        return product;
+    } catch (const dnnl::error &) {
+        return nullptr;
+    }
+}
+
+void onednn_run(void *handle) {
+    auto *product = static_cast<Product *>(handle);
+    product->primitive.execute(product->queue, product->arguments);
+    product->queue.wait();
+}
+
+const char *onednn_implementation(void *handle) { return static_cast<Product *>(handle)->implementation.c_str(); }
+
+void onednn_free(void *handle) { delete static_cast<Product *>(handle); }
+
+void onednn_set_threads(int threads) { omp_set_num_threads(threads); }
+
+const char *onednn_version() {
+    static const std::string version = std::to_string(dnnl_version()->major) + "." +
+                                       std::to_string(dnnl_version()->minor) + "." + std::to_string(dnnl_version()->patch);
+    return version.c_str();
+}
+}

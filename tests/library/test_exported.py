@@ -1,0 +1,190 @@
+"""What an export writes: the files, what the library shows and needs, the examples, the manifest."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heron_asp.errors import ExitCode, HeronError, MissingError
+from heron_asp.library import CCompiler, export, export_tuned
+from heron_asp.store import RunDirectory, write_whole
+from heron_asp.target import Target
+from heron_asp.tuning import TuneOptions, header
+from tests.library.conftest import Exported, sampled
+
+
+def output(*command: object, folder: Path | None = None) -> str:
+    done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def needs(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"there is no {program}")
+    return found
+
+
+def test_five_files_are_written(exported: Exported) -> None:
+    assert sorted(path.name for path in exported.folder.iterdir()) == [
+        "example.c",
+        "example.py",
+        "libprobe.so",
+        "manifest.json",
+        "probe.h",
+    ]
+
+
+def test_only_public_functions_are_visible(exported: Exported) -> None:
+    listed = output(needs("nm"), "-D", "--defined-only", exported.file)
+    visible = {line.split()[-1] for line in listed.splitlines()}
+    declared = {re.search(r"(\w+)\(", text)[1] for text in exported.manifest.functions}  # type: ignore[index]
+    assert visible == declared
+    assert {"gemm_u8s8s32", "gemm_u8s8s32_pack_b", "gemv_u8s8s32_packed_a_bytes", "probe_error"} <= visible
+
+
+def test_only_the_c_library_is_needed(exported: Exported) -> None:
+    needed = {line.split()[0] for line in output(needs("ldd"), exported.file).splitlines()}
+    names = {Path(name).name.split(".")[0] for name in needed}
+    assert names <= {"linux-vdso", "libc", "libpthread", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
+
+
+def test_the_stack_is_not_executable(exported: Exported) -> None:
+    listed = output(needs("readelf"), "-lW", exported.file)
+    assert re.search(r"GNU_STACK.*RW ", listed)
+
+
+@pytest.fixture
+def copied(exported: Exported, tmp_path: Path) -> Path:
+    """The exported folder, elsewhere."""
+    return Path(shutil.copytree(exported.folder, tmp_path / "elsewhere"))
+
+
+def test_the_c_example_runs_from_the_folder_alone(copied: Path, compiler: CCompiler) -> None:
+    command = [*compiler.command, "-Wall", "-Wextra", "-Werror", "example.c", "-L.", "-lprobe", "-Wl,-rpath,$ORIGIN"]
+    output(*command, "-o", "example", folder=copied)
+    lines = output(copied / "example", folder=Path("/")).splitlines()
+    assert len(lines) == 4  # gemm of two dtypes, gemv, batch_matmul
+    assert all(line.endswith(": equals the naive product") for line in lines)
+
+
+def test_the_python_example_runs_from_the_folder_alone(copied: Path) -> None:
+    lines = output(sys.executable, copied / "example.py", folder=Path("/")).splitlines()
+    assert len(lines) == 4
+    assert all(line.endswith(": equals NumPy's product") for line in lines)
+
+
+@pytest.mark.parametrize("language", ["c", "py"])
+def test_an_example_fails_where_the_product_is_wrong(copied: Path, compiler: CCompiler, language: str) -> None:
+    example = copied / f"example.{language}"
+    text = example.read_text().replace("expected +=", "expected += 1 +").replace("expected = np", "expected = 1 + np")
+    example.write_text(text)
+    command = [sys.executable, str(example)]
+    if language == "c":
+        output(*compiler.command, "example.c", "-L.", "-lprobe", "-Wl,-rpath,$ORIGIN", "-o", "example", folder=copied)
+        command = [str(copied / "example")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "WRONG" in done.stdout
+
+
+def test_the_header_is_c_and_cpp(copied: Path, compiler: CCompiler) -> None:
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    output(*compiler.command, *flags, "-std=c99", "-x", "c", "probe.h", folder=copied)
+    output(needs("c++"), *flags, "-x", "c++", "probe.h", folder=copied)
+
+
+def test_the_manifest_says_what_the_library_is(exported: Exported) -> None:
+    said = json.loads((exported.folder / "manifest.json").read_text())
+    assert said == json.loads(json.dumps(exported.manifest.to_json()))
+    kernel = next(one for one in said["kernels"] if one["symbol"] == "gemm_u8s8s32_m17_n33_k9_t1")
+    assert kernel["shape"] == {"m": 17, "n": 33, "k": 9}
+    assert kernel["threads"] == 1
+    assert kernel["intrinsics"] == ["vpdpbusd"]
+    assert kernel["seconds"] == 1e-6
+    assert kernel["gops"] == pytest.approx(2 * 17 * 33 * 9 / 1e3)
+    assert kernel["share_of_peak"] == 0.5
+    assert kernel["packed"][0]["tensor"] == "b"
+    assert kernel["packed"][0]["bytes"] >= 33 * 9
+    assert kernel["values"]
+    assert set(said["units"]) >= {"seconds", "gops", "share_of_peak"}
+    assert set(said["made_with"]) == {"heron-asp", "apache-tvm", "clingo", "compiler"}
+
+
+def recorded(target: Target, folder: Path, seconds: float, **program: object) -> Path:
+    """A run directory as `tune` leaves it."""
+    tuned = sampled(target, **program)  # type: ignore[arg-type]
+    run = RunDirectory(folder)
+    run.open(header(tuned.task, TuneOptions(trials=1)), resume=False)
+    best = {
+        "seconds": seconds,
+        "sketch": tuned.candidate.sketch,
+        "values": tuned.candidate.to_json(),
+        "share_of_peak": 0.25,
+    }
+    write_whole(run.result_file, {"best": best})
+    run.close()
+    return folder
+
+
+def test_of_two_runs_of_a_task_the_faster_is_exported(runnable: Target, compiler: CCompiler, tmp_path: Path) -> None:
+    slow = recorded(runnable, tmp_path / "slow", 2e-6, name="gemm", m=16, n=16, k=16)
+    fast = recorded(runnable, tmp_path / "fast", 1e-6, name="gemm", m=16, n=16, k=16)
+    manifest = export([slow, fast], tmp_path / "out")
+    assert [(kernel.run, kernel.seconds, kernel.share_of_peak) for kernel in manifest.kernels] == [
+        (str(fast), 1e-6, 0.25)
+    ]
+    assert manifest.kernels[0].versions["apache-tvm"]
+    assert manifest.summary() == [
+        "libkernels.so for zen4: 1 kernel, checked against the reference",
+        "  gemm_u8s8s32 m=16,n=16,k=16 on 1 thread: 1 us, 8.192 GOP/s, 25 % of the peak",
+        f"  left out: {slow}: a faster program of the same task is in the library ({fast})",
+    ]
+    assert [(one.run, one.seconds, one.kept_run) for one in manifest.dropped] == [(str(slow), 2e-6, str(fast))]
+
+
+def test_a_second_export_replaces_the_first(runnable: Target, compiler: CCompiler, tmp_path: Path) -> None:
+    for m in (16, 32):
+        manifest = export_tuned([sampled(runnable, "gemm", m=m, n=16, k=16)], tmp_path)
+        assert json.loads((tmp_path / "manifest.json").read_text())["kernels"][0]["shape"]["m"] == m
+    assert len(list(tmp_path.iterdir())) == 5
+    assert manifest.kernels[0].shape["m"] == 32
+
+
+def test_a_prefix_tells_libraries_apart(runnable: Target, compiler: CCompiler, tmp_path: Path) -> None:
+    manifest = export_tuned([sampled(runnable, "gemm", m=16, n=16, k=16)], tmp_path, "mine", prefix="my_")
+    assert any(text.startswith("int my_gemm_u8s8s32(") for text in manifest.functions)
+    command = [*compiler.command, "example.c", "-L.", "-lmine", "-Wl,-rpath,$ORIGIN", "-o", "example"]
+    output(*command, folder=tmp_path)
+    assert output(tmp_path / "example").startswith("my_gemm_u8s8s32 m=16 n=16 k=16: equals")
+
+
+@pytest.mark.parametrize("name", ["runtime", "status", "example", "int"])
+def test_any_identifier_is_a_name(runnable: Target, compiler: CCompiler, tmp_path: Path, name: str) -> None:
+    manifest = export_tuned([sampled(runnable, "gemv", m=16, k=16)], tmp_path, name)
+    assert (tmp_path / manifest.header).read_text().count(f"int {name}_threads(void);") == 1
+
+
+@pytest.mark.parametrize("name", ["My", "a-b", "1st", ""])
+def test_a_name_must_be_an_identifier(name: str, tmp_path: Path) -> None:
+    with pytest.raises(HeronError, match="not a lower-case C identifier"):
+        export_tuned([], tmp_path, name)
+
+
+def test_nothing_is_written_without_a_compiler(
+    runnable: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match="no C compiler") as caught:
+        export_tuned([sampled(runnable, "gemm", m=16, n=16, k=16)], tmp_path / "out")
+    assert caught.value.code is ExitCode.MISSING
+    assert "apt install gcc" in caught.value.hint
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,52 @@
+"""The tools of the house: lint, format, types, and what the README promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+WHERE = ["heron_asp", "tests", "benchmarks", "examples"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ruff", "check", *WHERE], ["ruff", "format", "--check", *WHERE], ["mypy"]],
+    ids=["ruff", "format", "mypy"],
+)
+def test_tools(command: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rule_files_open_with_their_purpose() -> None:
+    for path in sorted((ROOT / "rules").rglob("*.lp")):
+        lines = path.read_text().splitlines()
+        assert lines[0].startswith("%"), path
+        assert max(map(len, lines)) <= 140, path
+        assert path.name == "interface.lp" or len(lines) <= 80, path
+
+
+def test_modules_have_one_job() -> None:
+    for path in sorted((ROOT / "heron_asp").rglob("*.py")):
+        assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_every_public_predicate_is_documented() -> None:
+    """Predicates that cross a file are in the interface, with the arity they have there."""
+    import re
+
+    interface = (ROOT / "rules" / "core" / "interface.lp").read_text()
+    documented = {(name, len(args.split(","))) for name, args in re.findall(r"%\*! (\w+)\(([^)]*)\)", interface)}
+    declared = {(name, int(arity)) for name, arity in re.findall(r"#defined (\w+)/(\d)", interface)}
+    assert declared <= documented
+
+
+def test_the_readme_opens_with_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    first, second = text.index("### Set up and run"), text.index("### Set up and run the tests")
+    assert first < second < 1500
+    assert text.count("```sh", 0, text.index("```", second + 100) + 3) == 2
