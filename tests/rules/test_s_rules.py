@@ -3,6 +3,7 @@
 from tests.rules.conftest import DOT, GEMM, of
 
 S1 = ("core/s1_tensorize",)
+DLBOOST = ("dlboost/schedule", "dlboost/copies", "dlboost/copy_steps")
 PADDING = ("core/s1_tensorize", "core/s1_padding")
 
 
@@ -79,7 +80,7 @@ def test_s3_routes_each_operand_its_own_way(answers):
     files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
     found = next(
         one
-        for one in answers(GEMM + DOT + "threads(1).", *files, "dlboost/schedule", "dlboost/copies", "dlboost/copy_steps")
+        for one in answers(GEMM + DOT + "threads(1).", *files, *DLBOOST)
         if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
     )
     assert of(found, "copy") == {"copy(feed(a),c,a,global)", "copy(pack(b),c,b,global)", "copy(drain(c),c,c,global)"}
@@ -95,11 +96,7 @@ def test_s3_routes_each_operand_its_own_way(answers):
 
 def test_s3_a_slice_keeps_the_result_of_a_register_tile_out(answers):
     files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
-    found = next(
-        one
-        for one in answers(GEMM + DOT + "threads(1).", *files, "dlboost/schedule", "dlboost/copies", "dlboost/copy_steps")
-        if "variant(c,sliced)" in one
-    )
+    found = next(one for one in answers(GEMM + DOT + "threads(1).", *files, *DLBOOST) if "variant(c,sliced)" in one)
     assert "at(drain(c),block)" not in found
 
 
@@ -107,9 +104,7 @@ def test_s3_packs_inside_the_kernel_what_is_not_known_ahead(answers):
     files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
     facts = GEMM.replace("constant(b).", "") + DOT + "threads(1)."
     found = next(
-        one
-        for one in answers(facts, *files, "dlboost/schedule", "dlboost/copies", "dlboost/copy_steps")
-        if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
+        one for one in answers(facts, *files, *DLBOOST) if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
     )
     assert {one for one in of(found, "at") if "pack" in one} == {"at(pack(b),root)", "at(pack(b),task)"}
     assert not {one for one in of(found, "step") if "annotate" in one}
