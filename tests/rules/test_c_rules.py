@@ -73,12 +73,26 @@ def test_c5_adds_up_everything_alive_in_a_memory(atoms):
 def test_c5_an_operand_that_only_streams_through_claims_nothing(atoms):
     facts = """
     block(c).  operand(c, 0, a).  operand(c, 1, b).  result(c, c).  axis(c, m, spatial, 1).  axis(c, n, spatial, 64).
-    indexes(c, a, m).  indexes(c, b, n).  scope(l1, 32768).  scope(l2, 1048576).  pays(l1, 400).  pays(l2, 200).
+    indexes(c, a, m).  indexes(c, b, n).  scope(l2, 1048576).  pays(l2, 200).
+    ordered(c, block).  candidate(inner(c, block), (m; n)).
     """
     found = atoms(facts, "dlboost/c5_caches")
-    assert "alive(c,l1,block,footprint(a,block))" in found
-    assert "alive(c,l1,block,footprint(b,block))" not in found  # one row only: no loop comes back to b
-    assert {"capacity(c,l1,block,130800)", "capacity(c,l2,task,2097000)"} == of(found, "capacity")
+    assert of(found, "capacity") == {"capacity(c,l2,task,2097000)"}
+    assert of(found, "alive") == {"alive(c,l2,task,resident(a))", "alive(c,l2,task,buffer(drain(c)))"}
+    assert of(found, "reused") == {"reused(c,a)"}  # one row only: no loop comes back to b
+
+
+def test_c5_the_innermost_loop_decides_what_is_resident(atoms):
+    facts = """
+    block(c).  operand(c, 0, a).  operand(c, 1, b).  result(c, c).  axis(c, m, spatial, 64).  axis(c, n, spatial, 64).
+    indexes(c, a, m).  indexes(c, b, n).  scope(l2, 1048576).  pays(l2, 200).
+    ordered(c, block).  candidate(inner(c, block), (m; n)).
+    """
+    found = atoms(facts, "dlboost/c5_caches")
+    assert of(found, "case") == {
+        "case(c4,resident(a),m,footprint(a,task))", "case(c4,resident(a),n,footprint(a,block))",
+        "case(c4,resident(b),m,footprint(b,block))", "case(c4,resident(b),n,footprint(b,task))",
+    }  # fmt: skip
 
 
 def test_c6_accumulators_leave_registers_free(atoms):
@@ -94,10 +108,17 @@ def test_c6_accumulators_leave_registers_free(atoms):
 
 
 def test_c6_asks_for_many_accumulators_only_where_the_extents_have_them(atoms):
-    facts = "block(c).  tile(c, m, register).  pays(latency, 4).  unit(c, m, 1).  candidate(extent(c, m), {})."
+    facts = "block(c).  tile(c, m, register).  pays(latency, 4).  unit(c, m, 1).  candidate(extent(c, m), {}). "
+    facts += "operand(c, 0, a).  reused(c, a)."
     for extent, asked in ((1, False), (3, False), (4, True), (6, True), (37, False), (64, True)):
         found = atoms(facts.format(extent), "dlboost/c6_dlboost")
         assert ("constraint(c6,latency(c),at_most(-4))" in found) == asked, extent
+
+
+def test_c6_asks_for_no_accumulators_where_an_operand_streams_through(atoms):
+    facts = "block(c).  tile(c, m, register).  pays(latency, 4).  unit(c, m, 1).  candidate(extent(c, m), 64). "
+    assert "streams(c)" in atoms(facts + "operand(c, 0, a).", "dlboost/c6_dlboost")
+    assert not of(atoms(facts + "operand(c, 0, a).", "dlboost/c6_dlboost"), "thumb")
 
 
 def test_c6_parallel_tasks_keep_the_threads_busy(atoms):

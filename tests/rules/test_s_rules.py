@@ -107,4 +107,4 @@ def test_s3_packs_inside_the_kernel_what_is_not_known_ahead(answers):
         one for one in answers(facts, *files, *DLBOOST) if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
     )
     assert {one for one in of(found, "at") if "pack" in one} == {"at(pack(b),root)", "at(pack(b),task)"}
-    assert not {one for one in of(found, "step") if "annotate" in one}
+    assert not {one for one in of(found, "step") if "layout_rewrite_preproc" in one}
