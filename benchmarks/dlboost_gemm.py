@@ -3,7 +3,7 @@
 Both libraries are called from C on the same matrices, weights packed ahead on both sides, in turn; outputs are checked
 first. The ratio of a row is the median of the ratios of its rounds; above 1 ours is faster. Within 2 % is a tie.
 
-    pip install -e '.[peers]'        # oneDNN 3.2 on libgomp, and its headers; without it only NumPy is compared
+    pip install -e '.[peers]'        # needed: threadpoolctl; with it come oneDNN 3.2 on libgomp and its headers
     python benchmarks/dlboost_gemm.py --out runs/dlboost_gemm
 
 Runs are kept in --out and continued: a second call measures again what the first one tuned.
@@ -97,7 +97,7 @@ class Bench:
         flags = ["-std=c++17", "-fopenmp", f"-I{prefix / 'include'}", f"-L{prefix / 'lib'}", "-l:libdnnl.so.3"]
         peer = self._compile("onednn.cpp", [*flags, f"-Wl,-rpath,{prefix / 'lib'}"], compiler="g++")
         peer.onednn_product.restype = ctypes.c_void_p
-        peer.onednn_product.argtypes = [ctypes.c_int] * 4 + [ctypes.c_void_p] * 3
+        peer.onednn_product.argtypes = [ctypes.c_int] * 3 + [ctypes.c_void_p] * 3
         peer.onednn_implementation.restype = ctypes.c_char_p
         peer.onednn_implementation.argtypes = [ctypes.c_void_p]
         return peer
@@ -161,7 +161,7 @@ class Bench:
         self.result = aligned(np.zeros(expected.shape, np.int32))  # kept: oneDNN writes there
         m, n, k = shape
         handle = ctypes.c_void_p(
-            self.onednn.onednn_product(m, n, k, 0, a.ctypes.data, b.ctypes.data, self.result.ctypes.data)
+            self.onednn.onednn_product(m, n, k, a.ctypes.data, b.ctypes.data, self.result.ctypes.data)
         )
         self.onednn.onednn_run(handle)
         assert (self.result == expected).all(), "oneDNN's result is wrong"

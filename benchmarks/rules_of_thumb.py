@@ -17,9 +17,9 @@ from heron_asp import LocalDevice, RunDirectory, Task, TuneOptions, operator, re
 from heron_asp.operators import Operator
 from heron_asp.sketch import Constraint
 from heron_asp.space.space import Values
-from heron_asp.store import read_trials, rows
+from heron_asp.store import read_trials
 from heron_asp.target import Target
-from heron_asp.terms import Value, parse
+from heron_asp.terms import parse
 
 SHAPES = [
     ("gemm", "u8s8s32", {"m": 1024, "n": 1024, "k": 1024}),
@@ -47,17 +47,12 @@ def measured(task: Task, trials: int, seed: int) -> list[tuple[float, str, Value
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         tune(task, LocalDevice(task), TuneOptions(trials, seed, confirm=0), RunDirectory(run))
-        said = {row["trial"]: row["values"] for row in rows(run / "trials.jsonl") if row["event"] == "started"}
         found = []
         for trial in read_trials(run).values():
             if trial.measurement and trial.measurement.seconds:
-                values: Values = {_variable(name): value for name, value in said[trial.number].items()}
-                found.append((trial.measurement.seconds, trial.candidate.split(": ")[0], values))
+                values: Values = {parse(name): value for name, value in trial.values.items()}
+                found.append((trial.measurement.seconds, trial.sketch, values))
     return sorted(found, key=lambda one: one[0])
-
-
-def _variable(name: str) -> Value:
-    return parse(name)
 
 
 def bounds(task: Task) -> dict[str, list[Constraint]]:

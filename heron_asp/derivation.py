@@ -13,7 +13,7 @@ from heron_asp.errors import HeronError, InternalError
 from heron_asp.resources import rule_files
 from heron_asp.sketch import Sketch, sketch_from
 from heron_asp.target import Target
-from heron_asp.terms import Term, Value, add_facts, fact
+from heron_asp.terms import Term, Value, add_facts, fact, text
 
 MOST_SKETCHES = 16
 
@@ -27,12 +27,14 @@ class Refusal:
         intrinsic: the intrinsic's name.
         seating: `straight` or `crossed`.
         reason: e.g. `lacks(amx)` or `dtype(a, f16, u8)`.
+        misfits: where no axis can play a role, each axis of the role's kind with what speaks against it.
     """
 
     block: str
     intrinsic: str
     seating: str
     reason: Value
+    misfits: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,16 @@ def derive(
     models = _answer_sets(facts, [*rule_files(*target.rules), *extra_rules])
     if not models:
         raise InternalError("the rules have no answer set: an S-rule failed where it should decline")
-    sketches = sorted((sketch_from(0, model) for model in models), key=_rank)
-    kept = tuple(Sketch(number, one.atoms) for number, one in enumerate(sketches[:MOST_SKETCHES]))
+    sketches = sorted(map(sketch_from, models), key=_rank)
+    misfits: dict[Value, list[tuple[str, Value]]] = {}
+    for name, way, role, axis, why in sketches[0].of("misfit"):
+        misfits.setdefault((name, way, Term("unplayed", (role,))), []).append((text(axis), why))
     refusals = tuple(
-        Refusal(str(name), str(way[0]), str(way[1]), reason)
+        Refusal(str(name), str(way[0]), str(way[1]), reason, tuple(misfits.get((name, way, reason), ())))
         for name, way, reason in sketches[0].of("refused")
         if isinstance(way, tuple)
     )
-    return Derivation(kept, tuple(one.name for one in sketches[MOST_SKETCHES:]), refusals)
+    return Derivation(tuple(sketches[:MOST_SKETCHES]), tuple(one.name for one in sketches[MOST_SKETCHES:]), refusals)
 
 
 def _rank(sketch: Sketch) -> tuple[bool, bool, str]:

@@ -11,7 +11,7 @@ from heron_asp.sketch import Constraint
 from heron_asp.space import Pins, SketchSpace
 from heron_asp.space.space import is_shown
 from heron_asp.task import Task
-from heron_asp.terms import Value, text
+from heron_asp.terms import Term, Value, text
 
 _FORBIDS = ("at_most", "among", "equal", "balanced")  # kinds that can be lifted without leaving a variable undefined
 
@@ -38,7 +38,7 @@ def forbidding(part: SketchSpace) -> list[Constraint]:
     return [constraint for constraint in part.sketch.constraints if constraint.kind.name in _FORBIDS]
 
 
-def conflict(task: Task, part: SketchSpace, pins: Pins) -> Conflict | None:
+def conflict(part: SketchSpace, pins: Pins) -> Conflict | None:
     """The minimal conflict of a sketch under pins; None if it has programs.
 
     Found by deletion: each constraint and each pin is lifted in turn, for good if the rest still conflicts.
@@ -56,7 +56,7 @@ def conflict(task: Task, part: SketchSpace, pins: Pins) -> Conflict | None:
         fewer = {one: values for one, values in fixed.items() if one != variable}
         if not _count(part, lifted, fewer):
             fixed = fewer
-    remedies = tuple(_remedies(task, part, list(kept.values()), pins, fixed))
+    remedies = tuple(_remedies(part, list(kept.values()), pins, fixed))
     return Conflict(part.name, tuple(kept.values()), tuple(fixed), remedies)
 
 
@@ -65,7 +65,7 @@ def _count(part: SketchSpace, lifted: Sequence[str], pins: Pins) -> int:
     return space.count(pins)
 
 
-def _remedies(task: Task, part: SketchSpace, kept: Sequence[Constraint], pins: Pins, fixed: Pins) -> Iterator[str]:
+def _remedies(part: SketchSpace, kept: Sequence[Constraint], pins: Pins, fixed: Pins) -> Iterator[str]:
     for variable in fixed:
         others = {one: values for one, values in pins.items() if one != variable}
         possible = _possible(part, variable, others)
@@ -78,7 +78,6 @@ def _remedies(task: Task, part: SketchSpace, kept: Sequence[Constraint], pins: P
             yield f"{what} would admit {programs} programs" + (
                 f": --relax {constraint.thumb}" if constraint.thumb else ""
             )
-    del task
 
 
 def _possible(part: SketchSpace, variable: Value, pins: Pins) -> list[Value]:
@@ -93,13 +92,13 @@ def _possible(part: SketchSpace, variable: Value, pins: Pins) -> list[Value]:
     return [value for value, share in zip(values, shares, strict=True) if share > 0]
 
 
-def _nearest(possible: Sequence[Value], asked: frozenset[Value]) -> list[Value]:
-    numbers = [value for value in asked if isinstance(value, int)]
-    if numbers and all(isinstance(value, int) for value in possible):
-        return sorted(
-            sorted(possible, key=lambda value: abs(int(str(value)) - numbers[0]))[:8], key=lambda v: int(str(v))
-        )
-    return list(possible)[:8]
+def _nearest(possible: Sequence[Value], asked: frozenset[Value]) -> Sequence[Value]:
+    """At most eight values; of numbers those next to one that was asked for."""
+    wanted = [value for value in asked if isinstance(value, int)]
+    numbers = [value for value in possible if isinstance(value, int)]
+    if wanted and len(numbers) == len(possible):
+        return sorted(sorted(numbers, key=lambda number: abs(number - wanted[0]))[:8])
+    return possible[:8]
 
 
 def _list(values: Sequence[Value]) -> str:
@@ -109,12 +108,12 @@ def _list(values: Sequence[Value]) -> str:
 def untensorized(task: Task) -> tuple[list[str], list[str]]:
     """Why no instruction of the target runs the operator, and what would help."""
     remedies = []
-    intrinsics = task.target.intrinsics.values()
-    lacking = {text(one.reason) for one in task.derivation.refusals if text(one.reason).startswith("lacks")}
-    if lacking:
+    reasons = {one.reason.name for one in task.derivation.refusals if isinstance(one.reason, Term)}
+    if "lacks" in reasons:
         others = [name for name in runnable_targets() if name != task.target.name]
         remedies.append("a target with the flag" + (f", for example -t {others[0]}" if others else ""))
-    else:
+    elif "dtype" in reasons:
+        intrinsics = task.target.intrinsics.values()
         known = {f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}" for i in intrinsics}
         remedies.append("the instructions of the target take " + _list(sorted(known)))
     return nearest_refusals(task.derivation.refusals), remedies

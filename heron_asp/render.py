@@ -72,6 +72,13 @@ def _at_most(constraint: Constraint) -> str:
     return f"{_linear(constraint.members)} <= {most}"
 
 
+def _among(constraint: Constraint) -> str:
+    variable, *values = constraint.kind.arguments
+    return f"{_operand(variable)} " + (
+        f"= {text(values[0])}" if len(values) == 1 else f"in {{{', '.join(map(text, values))}}}"
+    )
+
+
 def _equal(constraint: Constraint) -> str:
     return " = ".join(map(_operand, constraint.kind.arguments))
 
@@ -86,7 +93,7 @@ _FORMULAS: dict[str, Any] = {
     "sum": _sum,
     "select": _select,
     "at_most": _at_most,
-    "among": _equal,
+    "among": _among,
     "equal": _equal,
     "balanced": _balanced,
 }
@@ -104,7 +111,13 @@ def evidence(constraint: Constraint, pays: Mapping[str, Pays]) -> str:
 def refusal(one: Refusal) -> str:
     """Why an intrinsic cannot run a block, in a sentence."""
     seating = "" if one.seating == "straight" else " with the operands crossed"
-    return f"{one.intrinsic}{seating}: {_reason(one.reason)}"
+    said = "; ".join(
+        f"{axis} {_MISFITS[why.name]} {text(why.arguments[0])}" for axis, why in one.misfits if isinstance(why, Term)
+    )
+    return f"{one.intrinsic}{seating}: {_reason(one.reason)}" + (f" ({said})" if said else "")
+
+
+_MISFITS = {"indexes": "indexes", "misses": "does not index", "scattered": "has no neighbours side by side in"}
 
 
 def _reason(reason: Value) -> str:
@@ -133,17 +146,11 @@ def nearest_refusals(refusals: Iterable[Refusal]) -> list[str]:
     return [refusal(one) for reasons in ordered for one in reasons]
 
 
-def steps(constraint: Constraint) -> str:
-    """The schedule steps that give rise to a constraint."""
-    return ", ".join(map(str, constraint.steps))
-
-
 def origin(variable: Value, sketch: Sketch) -> str:
     """Where a variable's value comes from: `knob`, or the constraint that defines it."""
     if variable in sketch.knobs:
         return "knob"
     for constraint in sketch.constraints:
-        defines = constraint.kind.name in ("product", "sum", "select")
-        if defines and constraint.kind.arguments[0] == variable:
+        if constraint.defines == variable:
             return constraint.name
     return "unknown"

@@ -1,4 +1,4 @@
-"""Where rules and targets are: in the wheel, in a checkout, or where the user says."""
+"""Where rules and targets are (in the wheel, in a checkout, or where the user says), and wordings for messages."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def digest(files: Iterable[Path]) -> str:
     for path in files:
         value.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return value.hexdigest()[:16]
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, e.g. `1 thread` or `2 threads`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:

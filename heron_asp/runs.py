@@ -11,7 +11,7 @@ from heron_asp.errors import ExitCode, HeronError
 from heron_asp.measure.result import Status
 from heron_asp.operators import operator
 from heron_asp.space import Candidate, SketchSpace
-from heron_asp.store import Row, Trial, read_json, read_trials, rows
+from heron_asp.store import Row, Trial, read_json, read_trials
 from heron_asp.target import load_target
 from heron_asp.task import Task
 from heron_asp.terms import Value, parse, text
@@ -36,11 +36,6 @@ class Run:
         """All recorded trials."""
         return read_trials(self.path)
 
-    @property
-    def operator_label(self) -> str:
-        """What was tuned, in one line."""
-        return operator(self.header["operator"], self.header["shape"], self.header["dtype"]).label
-
     def task(self) -> Task:
         """The task that was tuned.
 
@@ -57,7 +52,7 @@ class Run:
             )
         return task
 
-    def best(self) -> tuple[str, dict[str, Any], float]:
+    def best(self) -> tuple[str, Mapping[str, Any], float]:
         """Sketch, values and seconds of the best program: the confirmed one, or the fastest trial of an unfinished run.
 
         Raises:
@@ -66,7 +61,6 @@ class Run:
         if self.result and self.result["best"]:
             best = self.result["best"]
             return best["sketch"], best["values"], best["seconds"]
-        values = {row["trial"]: row["values"] for row in rows(self.path / "trials.jsonl") if row["event"] == "started"}
         ran = [
             (trial.measurement.seconds, trial)
             for trial in self.trials.values()
@@ -75,7 +69,7 @@ class Run:
         if not ran:
             raise HeronError(f"{self.path}: no trial was correct", "", ExitCode.NO_SURVIVOR)
         seconds, trial = min(ran, key=lambda pair: pair[0])
-        return trial.candidate.split(": ")[0], values[trial.number], seconds
+        return trial.sketch, trial.values, seconds
 
 
 def load_run(path: Path) -> Run:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from heron_asp.errors import InternalError
-from heron_asp.terms import Term, Value, fact, text
+from heron_asp.errors import HeronError, InternalError
+from heron_asp.resources import suggestion
+from heron_asp.terms import Term, Value, fact, from_symbol, text
+
+DEFINES = ("product", "sum", "select")
+FORBIDS = ("at_most", "among", "equal", "balanced")
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ class Constraint:
 
     Attributes:
         rule: `c1` .. `c6`. id: its name within the rule. kind: `product(T)`, `sum(T, K)`, `select(T, Knob)`,
-        `at_most(M)`, `equal(A, B)`, `among(V, X)`, `balanced(V, W, P)`. members: (coefficient, variable) of products
-        and sums. cases: (value, variable) of selections. only_if: (knob, value) under which it holds; None if always.
-        steps: schedule primitives that give rise to it. thumb: name of the rule of thumb, None for a must.
+        `at_most(M)`, `equal(A, B)`, `among(V, X, ...)`, `balanced(V, W, P)`. members: (coefficient, variable) of
+        products and sums. cases: (value, variable) of selections. only_if: (knob, value) under which it holds; None if
+        always. steps: schedule primitives that give rise to it. thumb: name of the rule of thumb, None for a must.
     """
 
     rule: str
@@ -68,13 +72,30 @@ class Constraint:
 
     @property
     def force(self) -> str:
-        """`must`: the machine or the compiler refuses, or the result is wrong; `pays`: never worth it otherwise."""
+        """`must` or `pays`.
+
+        A must defines a variable, keeps one form of each program, or forbids what cannot run or is wrong. What a rule
+        of thumb forbids would run, but is never worth it.
+        """
         return "must" if self.thumb is None else "pays"
 
     @property
     def name(self) -> str:
         """Rule and id in one word, unique in a sketch."""
         return f"{self.rule}:{text(self.id)}"
+
+    @property
+    def defines(self) -> Value | None:
+        """The variable that it gives a value; None if it only forbids."""
+        return self.kind.arguments[0] if self.kind.name in DEFINES else None
+
+    @property
+    def kinds(self) -> tuple[Term, ...]:
+        """Its kind as rules write it: an `among` has an atom for each value."""
+        if self.kind.name != "among":
+            return (self.kind,)
+        variable, *values = self.kind.arguments
+        return tuple(Term("among", (variable, value)) for value in values)
 
     @property
     def variables(self) -> tuple[Value, ...]:
@@ -97,11 +118,9 @@ class Sketch:
     """What the rules derived for one choice of intrinsic, mapping and variant.
 
     Attributes:
-        number: its place among the sketches.
         atoms: arguments of every atom, by predicate.
     """
 
-    number: int
     atoms: Mapping[str, tuple[tuple[Value, ...], ...]]
 
     def of(self, predicate: str) -> tuple[tuple[Value, ...], ...]:
@@ -158,7 +177,11 @@ class Sketch:
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
-        """All named constraints, by rule."""
+        """All named constraints, by rule.
+
+        Raises:
+            HeronError: a constraint is malformed: no such kind, an undefined variable, no step, or parts of none.
+        """
         members: dict[tuple[Value, Value], list[tuple[int, Value]]] = {}
         for rule, name, variable in self.of("factor"):
             members.setdefault((rule, name), []).append((1, variable))
@@ -173,19 +196,50 @@ class Sketch:
             if isinstance(primitive, Term):
                 steps.setdefault((rule, name), []).append(primitive)
         thumbs = {(rule, name): text(thumb) for rule, name, thumb in self.of("thumb")}
-        return tuple(
+        kinds = self._kinds()
+        for said in (members, cases, only_if, steps, thumbs):
+            for rule, name in said:
+                if (rule, name) not in kinds:
+                    known = [f"{text(one)}:{text(other)}" for one, other in kinds]
+                    raise HeronError(
+                        f"there is no constraint {text(rule)}:{text(name)}, but parts of it",
+                        suggestion(f"{text(rule)}:{text(name)}", known),
+                    )
+        found = tuple(
             Constraint(
                 rule=text(rule),
                 id=name,
-                kind=_kind(kind),
+                kind=kind,
                 members=tuple(members.get((rule, name), ())),
                 cases=tuple(cases.get((rule, name), ())),
                 only_if=only_if.get((rule, name)),
                 steps=tuple(steps.get((rule, name), ())),
                 thumb=thumbs.get((rule, name)),
             )
-            for rule, name, kind in self.of("constraint")
+            for (rule, name), kind in kinds.items()
         )
+        known_variables = {*self.knobs, *(one.defines for one in found if one.defines is not None)}
+        for one in found:
+            _check(one, known_variables)
+        return found
+
+    def _kinds(self) -> dict[tuple[Value, Value], Term]:
+        """What each constraint is; an `among` lists its values in several atoms."""
+        kinds: dict[tuple[Value, Value], Term] = {}
+        for rule, name, kind in self.of("constraint"):
+            if not isinstance(kind, Term) or kind.name not in (*DEFINES, *FORBIDS):
+                said = kind.name if isinstance(kind, Term) else text(kind)
+                raise HeronError(
+                    f"constraint {text(rule)}:{text(name)}: there is no kind '{said}'",
+                    suggestion(said, (*DEFINES, *FORBIDS)),
+                )
+            before = kinds.setdefault((rule, name), kind)
+            if before == kind:
+                continue
+            if (before.name, before.arguments[0]) != ("among", kind.arguments[0]) or kind.name != "among":
+                raise HeronError(f"constraint {text(rule)}:{text(name)} is two: {before} and {kind}")
+            kinds[rule, name] = Term("among", (*before.arguments, kind.arguments[1]))
+        return kinds
 
     def problem(self, relaxed: Iterable[str] = ()) -> Iterator[Term]:
         """The sketch as facts of `rules/csp/csp.lp`.
@@ -200,7 +254,8 @@ class Sketch:
         kept = [constraint for constraint in self.constraints if constraint.name not in dropped]
         for constraint in kept:
             name: Value = (constraint.rule, constraint.id)
-            yield fact("constraint", name, constraint.kind)
+            for kind in constraint.kinds:
+                yield fact("constraint", name, kind)
             for coefficient, variable in constraint.members:
                 if constraint.kind.name == "product":
                     yield fact("factor", name, variable)
@@ -225,17 +280,23 @@ def _int(value: Value) -> int:
     return value
 
 
-def _kind(value: Value) -> Term:
-    if not isinstance(value, Term):
-        raise InternalError(f"{text(value)} is no kind of constraint")
-    return value
+def _check(constraint: Constraint, known: Collection[Value]) -> None:
+    for variable in constraint.variables:
+        if variable not in known:
+            raise HeronError(
+                f"constraint {constraint.name}: nothing defines {text(variable)}",
+                suggestion(text(variable), map(text, known)),
+            )
+    if not constraint.steps:
+        raise HeronError(
+            f"constraint {constraint.name} has no origin",
+            f"say which schedule step causes it: because({constraint.rule}, {text(constraint.id)}, Primitive)",
+        )
 
 
-def sketch_from(number: int, atoms: Iterable[Any]) -> Sketch:
+def sketch_from(atoms: Iterable[Any]) -> Sketch:
     """Collects the atoms of an answer set (clingo symbols)."""
-    from heron_asp.terms import from_symbol
-
     grouped: dict[str, list[tuple[Value, ...]]] = {}
     for atom in sorted(atoms):
         grouped.setdefault(atom.name, []).append(tuple(from_symbol(argument) for argument in atom.arguments))
-    return Sketch(number, {name: tuple(arguments) for name, arguments in grouped.items()})
+    return Sketch({name: tuple(arguments) for name, arguments in grouped.items()})

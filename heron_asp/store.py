@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,15 @@ class Trial:
         number: counted from 1.
         candidate: the candidate's key.
         measurement: None if it was started and never finished.
+        sketch: the candidate's sketch.
+        values: the candidate's values, by variable name.
     """
 
     number: int
     candidate: str
     measurement: Measurement | None
+    sketch: str
+    values: Mapping[str, int | str]
 
 
 class RunDirectory:
@@ -129,8 +133,13 @@ def read_trials(path: Path) -> dict[int, Trial]:
     found: dict[int, Trial] = {}
     for row in rows(path / "trials.jsonl"):
         measurement = None if row["event"] == "started" else Measurement.from_json(row)
-        found[row["trial"]] = Trial(row["trial"], row["candidate"], measurement)
+        found[row["trial"]] = replace(found.get(row["trial"]) or _started(row), measurement=measurement)
     return found
+
+
+def _started(row: Row) -> Trial:
+    sketch = row.get("sketch") or row["candidate"].partition(": ")[0]  # older runs name it in the key only
+    return Trial(row["trial"], row["candidate"], None, sketch, row.get("values", {}))
 
 
 def rows(file: Path) -> Iterator[Row]:
@@ -158,9 +167,9 @@ def read_json(file: Path) -> Row:
     """
     try:
         data: Row = json.loads(file.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise MissingError(f"{file} does not exist", f"{file.parent} is no run directory of heron-asp tune") from None
-    except (json.JSONDecodeError, NotADirectoryError) as error:
+    except json.JSONDecodeError as error:
         raise HeronError(f"{file}: not JSON: {error}") from None
     return data
 

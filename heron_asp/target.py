@@ -67,7 +67,21 @@ class Family(Strict):
 
 
 class Machine(Strict):
-    """A target file."""
+    """A target file.
+
+    Attributes:
+        name: what `-t` takes; also the name of the file.
+        family: whose rules and intrinsics it has.
+        description: the machines, in a line.
+        source: where the numbers are from.
+        compiler: what TVM compiles for; `compiler.mcpu` is LLVM's name of it.
+        llvm_cpus: LLVM's names of the CPUs that these numbers fit, for `-t <family>`.
+        cpu_flags: as /proc/cpuinfo spells them, all that kernels may use.
+        memories: innermost first; capacities in bytes.
+        limits: numbers that the family's rules read, such as `vector_registers`.
+        pays: rules of thumb whose numbers differ from the family's.
+        intrinsics: those that the family lacks or describes otherwise.
+    """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$")]
     family: Name

@@ -37,6 +37,11 @@ def text(value: Value) -> str:
     return str(value)
 
 
+def plain(value: Value) -> int | str:
+    """A value as JSON holds it: a number, or its text."""
+    return value if isinstance(value, int) else text(value)
+
+
 def fact(name: str, *arguments: Value) -> Term:
     """An atom."""
     return Term(name, arguments)

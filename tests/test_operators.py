@@ -9,6 +9,7 @@ from heron_asp.analysis import analyse, analyse_prim_func
 from heron_asp.dtypes import dtype_triple
 from heron_asp.errors import HeronError
 from heron_asp.operators import operator, parse_shape
+from heron_asp.operators.operator import _einsum
 from heron_asp.terms import parse, text
 
 
@@ -74,6 +75,26 @@ def test_references_agree_with_numpy(name: str) -> None:
     first, second = (inputs[spec.name].astype(np.int64) for spec in made.inputs)
     assert (made.reference(inputs) == first @ second).all()
     assert made.operations == 2 * int(np.prod(list(shape.values())))
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["mk,kn->mn", "bmk,bkn->bmn", "mk,nk->mn", "mk,kn->nm", "bmk,kbn->bmn", "km,kn->mn"]
+)
+def test_matmul_is_taken_only_where_the_letters_fit(subscripts: str) -> None:
+    operands = subscripts.partition("->")[0].split(",")
+    arrays = [np.arange(4.0 ** len(letters)).reshape([4] * len(letters)) for letters in operands]
+    assert (_einsum(subscripts, arrays) == np.einsum(subscripts, *arrays)).all()
+
+
+def test_sums_beyond_the_exact_reference_are_refused() -> None:
+    shape = {"m": 1, "n": 1, "k": 2**24}
+    for dtype in ("s32s32s32", "s16s16s32"):
+        with pytest.raises(HeronError, match=rf"gemm {dtype}: sums may exceed 2\*\*53") as caught:
+            operator("gemm", shape, dtype)
+        assert caught.value.hint == "use narrower operand types"
+    for dtype in ("u8s8s32", "s16s8s32", "f32f32f32", "s32s32f32"):
+        operator("gemm", shape, dtype)
+    operator("gemm", {"m": 1, "n": 1, "k": 2**22}, "s16s16s32")
 
 
 def test_shapes_and_dtypes_are_checked() -> None:

@@ -1,8 +1,7 @@
-// oneDNN's int8 and bf16 matrix products behind a plain C interface, for benchmarks. Weights are packed ahead, in the layout that
+// oneDNN's int8 matrix product behind a plain C interface, for benchmarks. Weights are packed ahead, in the layout that
 // oneDNN itself chooses (format `any`). Errors of oneDNN become a null handle.
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include <cstring>
 #include <omp.h>
 #include <string>
 #include <unordered_map>
@@ -26,17 +25,14 @@ struct Product {
 
 extern "C" {
 
-// C(m,n) s32 = A(m,k) u8 * B(k,n) s8, or f32 = bf16 * bf16; all row-major.
-void *onednn_product(int m, int n, int k, int is_bf16, void *a, const void *b, void *c) {
+// C(m,n) s32 = A(m,k) u8 * B(k,n) s8; all row-major.
+void *onednn_product(int m, int n, int k, void *a, const void *b, void *c) {
     try {
         auto *product = new Product;
-        const auto first = is_bf16 ? memory::data_type::bf16 : memory::data_type::u8;
-        const auto second = is_bf16 ? memory::data_type::bf16 : memory::data_type::s8;
-        const auto result = is_bf16 ? memory::data_type::f32 : memory::data_type::s32;
-        const memory::desc a_desc({m, k}, first, memory::format_tag::ab);
-        const memory::desc b_plain({k, n}, second, memory::format_tag::ab);
-        const memory::desc b_any({k, n}, second, memory::format_tag::any);
-        const memory::desc c_desc({m, n}, result, memory::format_tag::ab);
+        const memory::desc a_desc({m, k}, memory::data_type::u8, memory::format_tag::ab);
+        const memory::desc b_plain({k, n}, memory::data_type::s8, memory::format_tag::ab);
+        const memory::desc b_any({k, n}, memory::data_type::s8, memory::format_tag::any);
+        const memory::desc c_desc({m, n}, memory::data_type::s32, memory::format_tag::ab);
         const matmul::primitive_desc described(product->eng, a_desc, b_any, c_desc);
         memory plain(b_plain, product->eng, const_cast<void *>(b));
         memory packed(described.weights_desc(), product->eng);
@@ -61,13 +57,5 @@ void onednn_run(void *handle) {
 
 const char *onednn_implementation(void *handle) { return static_cast<Product *>(handle)->implementation.c_str(); }
 
-void onednn_free(void *handle) { delete static_cast<Product *>(handle); }
-
 void onednn_set_threads(int threads) { omp_set_num_threads(threads); }
-
-const char *onednn_version() {
-    static const std::string version = std::to_string(dnnl_version()->major) + "." +
-                                       std::to_string(dnnl_version()->minor) + "." + std::to_string(dnnl_version()->patch);
-    return version.c_str();
-}
 }

@@ -31,14 +31,14 @@ def command(
     if json:
         common.print_json(found)
     else:
-        _print(task, found)
+        _print(found)
 
 
 def examine(task: Task, rule: str | None = None) -> dict[str, Any]:
     """The JSON object of `audit`: what all searched sketches have, each variable and constraint once."""
     from heron_asp.render import evidence, formula, origin
     from heron_asp.space.space import is_shown
-    from heron_asp.terms import text
+    from heron_asp.terms import plain, text
 
     variables: dict[str, dict[str, Any]] = {}
     constraints: dict[str, dict[str, Any]] = {}
@@ -50,8 +50,7 @@ def examine(task: Task, rule: str | None = None) -> dict[str, Any]:
                     {"name": text(variable), "values": [], "origin": origin(variable, part.sketch), "sketches": []},
                 )
                 entry["sketches"].append(part.name)
-                plain = [value if isinstance(value, int) else text(value) for value in domain]
-                entry["values"] = sorted({*entry["values"], *plain}, key=lambda v: (isinstance(v, str), v))
+                entry["values"] = sorted({*entry["values"], *map(plain, domain)}, key=lambda v: (isinstance(v, str), v))
         for constraint in part.sketch.constraints:
             if rule and constraint.rule != rule.lower():
                 continue
@@ -80,7 +79,7 @@ def examine(task: Task, rule: str | None = None) -> dict[str, Any]:
     }
 
 
-def _print(task: Task, found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -103,4 +102,3 @@ def _print(task: Task, found: dict[str, Any]) -> None:
         console.print(f"  {'':<28}       from {', '.join(one['step'])}")
         if one["evidence"]:
             console.print(f"  {'':<28}       {one['evidence']}")
-    del task

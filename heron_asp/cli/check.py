@@ -69,7 +69,7 @@ def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
         conflicts, remedies = untensorized(task)
     if programs == 0 and searched and not (tensorized and conflicts):
         first = next(iter(searched.values()))
-        found = conflict(task, first, pins)
+        found = conflict(first, pins)
         if found:
             conflicts, remedies = sentences(found, task), list(found.remedies)
     constraints = {c.name: c for part in searched.values() for c in part.sketch.constraints}
@@ -95,16 +95,18 @@ def _print(task: Task, found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from heron_asp.resources import counted
+
     console = Console()
     verdict = f"[bold]{common.large(found['programs'])} programs[/]" if found["feasible"] else "[bold red]infeasible[/]"
-    console.print(f"{found['operator']} on {found['target']}, {_threads(task.threads)}: {verdict}")
+    console.print(f"{found['operator']} on {found['target']}, {counted(task.threads, 'thread')}: {verdict}")
     table = Table(box=None, pad_edge=False)
     for heading in ("sketch", "programs", "variables", "constraints", ""):
         table.add_column(heading, justify="left" if heading in ("sketch", "") else "right")
     for one in found["sketches"]:
         notes = [] if one["tensorized"] else ["not tensorized"]
         if one["set_aside_by"]:
-            notes.append(f"set aside: an instruction fits (rule of thumb '{one['set_aside_by']}')")
+            notes.append(_aside(task, one["set_aside_by"]))
         count = common.large(one["programs"])
         table.add_row(one["name"], count, str(one["variables"]), str(one["constraints"]), "; ".join(notes))
     console.print(table)
@@ -121,5 +123,6 @@ def _print(task: Task, found: dict[str, Any]) -> None:
     console.print(f"{found['seconds']:.2f} s")
 
 
-def _threads(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
+def _aside(task: Task, name: str) -> str:
+    known = task.target.pays.get(name)  # a rule file of the user's may give a reason of its own
+    return f"set aside by rule of thumb '{name}'" + (f": {known.meaning}" if known else "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heron_asp.errors import HeronError
+from heron_asp.errors import HeronError, InfeasibleError
 
 if TYPE_CHECKING:
     from heron_asp.space import Pins
@@ -86,6 +86,16 @@ def parse_pins(said: Sequence[str] | None) -> Pins:
             raise HeronError(f"--pin {one}: not variable=value", "e.g. --pin 'tile(c,m,register)=8'")
         pins.setdefault(parse(variable), set()).add(parse(value))
     return {variable: frozenset(values) for variable, values in pins.items()}
+
+
+def require_programs(task: Task, pins: Pins | None = None) -> None:
+    """Makes sure that a task has a program, under pins.
+
+    Raises:
+        InfeasibleError: it has none.
+    """
+    if task.space.count(pins or {}) == 0:
+        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program", "heron-asp explain says why")
 
 
 def print_json(data: Mapping[str, Any]) -> None:

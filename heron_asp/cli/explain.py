@@ -34,7 +34,7 @@ def command(
     for part in task.space:
         states = [variable_state(part, variable, value) for variable, values in pins.items() for value in values]
         known = {variable: values for variable, values in pins.items() if variable in part.variables}
-        found = conflict(task, part, known)
+        found = conflict(part, known)
         sketches.append(
             {
                 "sketch": part.name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heron_asp.cli import common
-from heron_asp.errors import ExitCode, InfeasibleError
+from heron_asp.errors import ExitCode
 
 if TYPE_CHECKING:
     from heron_asp.space import Candidate
@@ -49,9 +49,8 @@ def command(
 
     task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
     pins = common.parse_pins(pin)
+    common.require_programs(task, pins)
     candidates = task.space.sample(number, np.random.default_rng(seed), pins)
-    if not candidates:
-        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program", "heron-asp explain says why")
     found = [_entry(task, candidate, show) for candidate in candidates]
     if verify:
         _verify(task, candidates, found)

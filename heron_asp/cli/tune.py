@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heron_asp.cli import common
-from heron_asp.errors import ExitCode, InfeasibleError
+from heron_asp.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -36,7 +36,7 @@ def command(
     target: common.TargetName,
     trials: Annotated[int, typer.Option("--trials", help="Candidates to measure.", min=1)] = 64,
     dtype: common.DType = "u8s8s32",
-    threads: common.Threads = 0,
+    threads: common.Threads = 1,
     seed: common.Seed = 0,
     out: Annotated[
         Path | None,
@@ -94,8 +94,7 @@ def command(
     sizes = replace(SearchOptions.scaled(trials), **given)
     options = TuneOptions(trials, seed, str(search), sizes)
     measuring = _device(task, device, Limits(build=build_timeout, run=run_timeout))
-    if task.space.size == 0:
-        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program", "heron-asp explain says why")
+    common.require_programs(task)
     directory = out or Path("runs") / _run_name(task, seed)
     with _Reporter(task, trials, json) as reporter:
         outcome = tune(task, measuring, options, RunDirectory(directory), resume, reporter.progress)

@@ -14,6 +14,7 @@ from heron_asp.library.functions import copy_function
 from heron_asp.library.interface import Interface, Packed
 from heron_asp.measure.kernel import lowered_hash
 from heron_asp.operators import TensorSpec
+from heron_asp.resources import counted
 from heron_asp.schedule.replay import KERNEL, Program
 from heron_asp.space import Candidate
 from heron_asp.task import Task
@@ -42,9 +43,8 @@ class Tuned:
     @property
     def origin(self) -> str:
         """Names it in a message."""
-        threads = f"{self.task.threads} thread{'s' if self.task.threads > 1 else ''}"
         where = f" ({self.run})" if self.run else ""
-        return f"{self.task.operator.label} on {threads}{where}"
+        return f"{self.task.operator.label} on {counted(self.task.threads, 'thread')}{where}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Kernel:
         shape = ", ".join(
             f"{key} = {extent}" for key, extent in zip(self.interface.kind.keys, self.extents, strict=True)
         )
-        return f"{shape} on {self.threads} thread{'s' if self.threads > 1 else ''}: {self.gops:.3g} GOP/s"
+        return f"{shape} on {counted(self.threads, 'thread')}: {self.gops:.3g} GOP/s"
 
     @property
     def symbol(self) -> str:

@@ -1,9 +1,9 @@
 """The program for tensors whose rows are any distance apart: the tuned one, or a twin that copes better.
 
 A program that adds up its result in place needs known strides: without them LLVM cannot tell that two rows do not
-overlap, keeps no accumulator in a register, and the program runs two to four times slower (u8s8s32 gemm on Zen 4). Its
-twin in the space collects the result in a buffer. A tall register tile needs more addresses of rows than there are
-registers; its twin copies the operand first. So a few twins are measured, with distant rows.
+overlap, keeps no accumulator in a register, and the program runs two to four times slower (as measured for int8
+products). Its twin in the space collects the result in a buffer. A tall register tile needs more addresses of rows
+than there are registers; its twin copies the operand first. So a few twins are measured, with distant rows.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 
 from heron_asp.library.choice import Dropped, Kernel, Tuned
 from heron_asp.library.distant import Distant
+from heron_asp.resources import counted
 
 UNITS = {
     "seconds": "of one call with rows packed one after the other, the least of several repetitions when tuned",
@@ -112,12 +113,12 @@ class Manifest:
     def summary(self) -> list[str]:
         """What the command line says: a line for the library, one for each kernel, one for each run left out."""
         checked = f"not checked: {self.unchecked}" if self.unchecked else "checked against the reference"
-        lines = [f"{self.library} for {self.target['name']}: {_count(len(self.kernels), 'kernel')}, {checked}"]
+        lines = [f"{self.library} for {self.target['name']}: {counted(len(self.kernels), 'kernel')}, {checked}"]
         for kernel in self.kernels:
             shape = ",".join(f"{key}={extent}" for key, extent in kernel.shape.items())
             share = "" if kernel.share_of_peak is None else f", {100 * kernel.share_of_peak:.0f} % of the peak"
             lines.append(
-                f"  {kernel.function} {shape} on {_count(kernel.threads, 'thread')}: "
+                f"  {kernel.function} {shape} on {counted(kernel.threads, 'thread')}: "
                 f"{kernel.seconds * 1e6:.4g} us, {kernel.gops:.4g} GOP/s{share}"
             )
         lines += [f"  left out: {one.run}: {one.reason} ({one.kept_run})" for one in self.dropped]
@@ -172,7 +173,3 @@ def dropped_entry(dropped: Dropped) -> DroppedEntry:
         kept_run=str(kept.run) if kept.run else None,
         kept_seconds=kept.seconds,
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"

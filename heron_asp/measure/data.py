@@ -89,9 +89,8 @@ def _case(operator: Operator, name: str, inputs: dict[str, Array]) -> Case:
     result: DType = operator.result.dtype
     if result.is_integer:
         return Case(name, inputs, wrap(exact, result), None)
-    length = operator.operations // (2 * exact.size)  # terms of each sum
     magnitude = operator.magnitude(inputs)
-    tolerance = length * result.epsilon * magnitude + result.epsilon * np.abs(exact)
+    tolerance = operator.terms * result.epsilon * magnitude + result.epsilon * np.abs(exact)
     largest = max(float(np.abs(array.astype(np.float64)).max()) for array in inputs.values())
     floor = 2.0**-24 if result.name == "f16" else _SMALLEST_NORMAL
-    return Case(name, inputs, exact, tolerance + 2 * length * floor * max(1.0, largest))
+    return Case(name, inputs, exact, tolerance + 2 * operator.terms * floor * max(1.0, largest))

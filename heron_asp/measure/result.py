@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -67,4 +67,4 @@ class Limits:
     run: float = 30.0
     repeats: int = 4
     repeat_ms: int = 12
-    early: float = field(default=3.0)
+    early: float = 3.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from heron_asp.resources import suggestion
 Shape = Mapping[str, int]
 LARGEST_EXTENT = 2**24
 LARGEST_TENSOR = 2**31 - 1
+LARGEST_SUM = 2**53 - 1  # float64 holds all integers up to it
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,12 @@ class Operator:
         extents: dict[str, int] = {}
         for letters, tensor in zip(self.kind.subscripts.replace("->", ",").split(","), self.tensors, strict=True):
             extents.update(zip(letters, tensor.shape, strict=True))
-        product = 2
-        for extent in extents.values():
-            product *= extent
-        return product
+        return 2 * prod(extents.values())
+
+    @property
+    def terms(self) -> int:
+        """How many products each element of the result adds up."""
+        return self.operations // (2 * prod(self.result.shape))
 
     @property
     def label(self) -> str:
@@ -121,10 +125,11 @@ class Operator:
         return te.create_prim_func([*inputs, output])
 
     def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-        """The exact result, in float64.
+        """The result in float64.
 
-        Integer products of this size stay below 2**53, so float64 BLAS is exact (and 40 times faster than numpy's
-        integer product); a 32-bit accumulator then wraps, see `wrap`.
+        Exact for integers, whose sums stay below 2**53 (`operator` refuses others), so float64 BLAS serves, 40 times
+        faster than numpy's integer product; a 32-bit accumulator then wraps, see `wrap`. The rounding of floats is far
+        below the tolerance.
         """
         return _einsum(self.kind.subscripts, [inputs[spec.name].astype(np.float64) for spec in self.inputs])
 
@@ -135,10 +140,11 @@ class Operator:
 
 
 def _einsum(subscripts: str, arrays: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-    """np.einsum by way of matmul where the last letter of the first operand is the sum (BLAS, also in a batch)."""
+    """np.einsum, by way of matmul (BLAS, also in a batch) where the letters stand as in `bmk,bkn->bmn`."""
     operands, result = subscripts.split("->")
     left, right = operands.split(",")
-    if len(left) == len(right) == len(result) and left[:-2] == right[:-2]:
+    batch, row, inner, column = left[:-2], left[-2:-1], left[-1:], right[-1:]
+    if right == batch + inner + column and result == batch + row + column:
         product: npt.NDArray[np.float64] = np.matmul(arrays[0], arrays[1])
         return product
     summed: npt.NDArray[np.float64] = np.einsum(subscripts, *arrays, optimize=True)
@@ -180,7 +186,8 @@ def operator(name: str, shape: Mapping[str, int], dtype: str = "u8s8s32") -> Ope
         dtype: activation, weight and accumulator types.
 
     Raises:
-        HeronError: unknown operator, key or dtype, a missing key, or a tensor of more than 2**31 - 1 elements.
+        HeronError: unknown operator, key or dtype, a missing key, a tensor of more than 2**31 - 1 elements, or sums of
+            integers that may exceed 2**53.
     """
     from heron_asp.operators.products import KINDS
 
@@ -201,9 +208,12 @@ def operator(name: str, shape: Mapping[str, int], dtype: str = "u8s8s32") -> Ope
             raise HeronError(f"{name}: {key}={extent} is outside 1..{LARGEST_EXTENT}")
     made = Operator(kind, {key: shape[key] for key in kind.keys}, dtype)
     for tensor in made.tensors:
-        size = 1
-        for extent in tensor.shape:
-            size *= extent
+        size = prod(tensor.shape)
         if size > LARGEST_TENSOR:
             raise HeronError(f"{name}: tensor {tensor.name} of {size} elements is larger than {LARGEST_TENSOR}")
+    bounds = [tensor.dtype.bounds for tensor in made.tensors]
+    if all(bounds) and made.terms * prod(max(map(abs, bound)) for bound in bounds[:-1] if bound) > LARGEST_SUM:
+        raise HeronError(
+            f"{name} {dtype}: sums may exceed 2**53, beyond the exact reference", "use narrower operand types"
+        )
     return made

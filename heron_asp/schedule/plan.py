@@ -6,14 +6,14 @@ module knows TVM's primitives and named loops; it knows no accelerator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.sketch import Sketch
-from heron_asp.terms import Term, Value, text
+from heron_asp.terms import Term, Value, plain, text
 
 Values: TypeAlias = Mapping[Value, Value]
 
@@ -37,11 +37,9 @@ class IndexMap:
     rank: int
     parts: tuple[tuple[int, str, int], ...]
 
-    def apply(self, indices: Sequence[object]) -> list[object]:
-        """The new indices of an element."""
-        quotient: Callable[[object, int], object] = lambda i, unit: i // unit  # type: ignore[operator]  # noqa: E731
-        remainder: Callable[[object, int], object] = lambda i, unit: i % unit  # type: ignore[operator]  # noqa: E731
-        return [(quotient if how == "//" else remainder)(indices[dim], unit) for dim, how, unit in self.parts]
+    def apply(self, indices: Sequence[Any]) -> list[Any]:
+        """The new indices of an element: numbers, or expressions of TVM."""
+        return [indices[dim] // unit if how == "//" else indices[dim] % unit for dim, how, unit in self.parts]
 
     def shape(self, extents: Sequence[int]) -> tuple[int, ...]:
         """Extents after the map."""
@@ -74,7 +72,7 @@ class Call:
         primitive: the method of `tvm.s_tir.Schedule`.
         arguments: positional arguments.
         options: keyword arguments.
-        results: names for what it returns; a single name takes the value itself.
+        results: names for what it returns.
         take: keep only the last so many of the returned loops (0: all).
     """
 
@@ -83,6 +81,11 @@ class Call:
     results: tuple[str, ...] = ()
     options: tuple[tuple[str, Argument], ...] = ()
     take: int = 0
+
+    @property
+    def several(self) -> bool:
+        """Whether it returns a list of loops, even where that has one."""
+        return self.primitive in ("get_loops", "split")
 
 
 def plan(block: BlockFacts, sketch: Sketch, values: Values) -> list[Call]:
@@ -218,7 +221,7 @@ class _Planner:
         self._call("unroll", self._ref(self._resolved(loop)))
 
     def _do_annotate(self, what: Value, key: Value, value: Value) -> None:
-        argument: Argument = Source(text(value.arguments[0])) if isinstance(value, Term) else _plain(value)
+        argument: Argument = Source(text(value.arguments[0])) if isinstance(value, Term) else plain(value)
         self._call("annotate", self._ref(self._resolved(what)), text(key), argument)
 
     def _do_decompose_reduction(self, block: Value, level: Value) -> None:
@@ -325,7 +328,3 @@ def _words(value: Value) -> list[str]:
     if isinstance(value, tuple):
         return [word for argument in value for word in _words(argument)]
     return [str(value)]
-
-
-def _plain(value: Value) -> int | str:
-    return value if isinstance(value, int) else text(value)

@@ -43,14 +43,13 @@ class Program:
     packings: tuple[Packing, ...]
 
 
-def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic], keep: bool = False) -> Program:
+def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic]) -> Program:
     """Schedules a PrimFunc.
 
     Args:
         function: the operator.
         calls: from `plan`.
         intrinsics: by name.
-        keep: leave what is known ahead in the kernel.
     """
     from tvm.s_tir import Schedule
 
@@ -62,11 +61,11 @@ def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrin
         result = getattr(schedule, call.primitive)(*arguments, **options)
         if not call.results:
             continue
-        if call.primitive in ("get_loops", "split"):
+        if call.several:
             made.update(zip(call.results, list(result)[-call.take :], strict=True))
         else:
             made[call.results[0]] = result
-    return Program(schedule.mod, ()) if keep else split_prepared(schedule.mod)
+    return split_prepared(schedule.mod)
 
 
 def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:

@@ -53,8 +53,7 @@ def _statement(call: Call) -> str:
         called += f"[-{call.take}:]"
     if not call.results:
         return called
-    several = call.primitive in ("get_loops", "split")
-    targets = ", ".join(call.results) + ("," if several and len(call.results) == 1 else "")
+    targets = ", ".join(call.results) + ("," if call.several and len(call.results) == 1 else "")
     return f"{targets} = {called}"
 
 

@@ -32,9 +32,10 @@ class SearchOptions:
         generations: generations a round [5].
         elites: best predicted candidates that pass from one generation to the next [20].
         history: best measured candidates that join the population of each round [32].
-        keys: share of the influential variables that crossover pins [0.14].
+        keys: share of the influential variables that crossover pins [0.14]. Our spaces have 10 to 20 of them, not 50:
+            0.14 would pin two.
         exploit: share of a round that is taken from the top of the prediction, the rest by roulette [0.6].
-        children: children sampled from one pinned problem [1].
+        children: children sampled from one pinned problem [1]. Two share one upward pass of the pinned circuit.
     """
 
     batch: int = 32

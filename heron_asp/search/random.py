@@ -7,7 +7,7 @@ import numpy as np
 from heron_asp.measure.result import Measurement
 from heron_asp.space import Candidate, Space
 
-_PATIENCE = 40  # draws for each new candidate before what is left of a small space is enumerated by rejection
+_PATIENCE = 40  # draws, as a multiple of the space's size, in vain after which a small space counts as exhausted
 
 
 def fresh(space: Space, number: int, seen: set[str], rng: np.random.Generator) -> list[Candidate]:

@@ -20,7 +20,7 @@ from heron_asp.sketch import Sketch
 from heron_asp.space.circuit import Circuit
 from heron_asp.space.ground import TableProgram, ground
 from heron_asp.space.table import TooLargeError
-from heron_asp.terms import Term, Value, add_facts, text
+from heron_asp.terms import Term, Value, add_facts, plain, text
 
 Pins: TypeAlias = Mapping[Value, frozenset[Value]]
 Values: TypeAlias = dict[Value, Value]
@@ -53,16 +53,12 @@ class Candidate:
 
     def to_json(self) -> dict[str, int | str]:
         """All values by variable name, as the command line shows them."""
-        return {text(variable): _plain(value) for variable, value in self.values.items() if is_shown(variable)}
+        return {text(variable): plain(value) for variable, value in self.values.items() if is_shown(variable)}
 
 
 def is_shown(variable: Value) -> bool:
     """Whether a variable means something to a reader; named numbers do not."""
     return variable != "nothing" and not (isinstance(variable, Term) and variable.name == "size")
-
-
-def _plain(value: Value) -> int | str:
-    return value if isinstance(value, int) else text(value)
 
 
 class SketchSpace:
@@ -186,10 +182,11 @@ class SketchSpace:
         Raises:
             HeronError: the knobs do not make exactly one program.
         """
-        found = self.sample(1, np.random.default_rng(0), {knob: frozenset({value}) for knob, value in knobs.items()})
-        if not found:
-            raise HeronError(f"sketch '{self.name}' has no program with these values")
-        return found[0]
+        pins = {knob: frozenset({value}) for knob, value in knobs.items()}
+        programs = self.count(pins)
+        if programs != 1:
+            raise HeronError(f"sketch '{self.name}' has {programs} programs with these values, not one")
+        return self.sample(1, np.random.default_rng(0), pins)[0]
 
     def _candidate(self, row: npt.NDArray[np.intp]) -> Candidate:
         values = {variable: self.tables.values[number][row[number]] for variable, number in self.variables.items()}
@@ -207,8 +204,13 @@ def _lifted(sketch: Sketch, relaxed: Iterable[str]) -> Iterator[str]:
     """Names of the constraints to lift; of a rule those that only forbid."""
     named = set(relaxed)
     for constraint in sketch.constraints:
-        defines = constraint.kind.name in ("product", "sum", "select")
-        if constraint.name in named or (constraint.rule in named and not defines):
+        if constraint.defines is not None:
+            if constraint.name in named:
+                raise HeronError(
+                    f"{constraint.name} defines {text(constraint.defines)}: without it there is no value",
+                    "constraints that only forbid can be lifted",
+                )
+        elif constraint.name in named or constraint.rule in named:
             yield constraint.name
 
 

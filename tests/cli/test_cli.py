@@ -166,6 +166,7 @@ def test_tune_on_a_machine_without_the_instructions(call, monkeypatch: pytest.Mo
         (["check", "gemm", "-s", "m=1,n=1,k=1", "-t", "zen4", "--relax", "regsters"], 2, "did you mean 'registers'?"),
         (["check", *GEMM, "--no-such-option"], 2, "No such option"),
         (["report", "/no/such/run"], 5, "no run directory"),
+        (["report", __file__], 5, "run.json does not exist"),
         (["tune", *GEMM, "--device", "gpu"], 2, "no such device"),
         (["nonsense"], 2, "No such command"),
     ],

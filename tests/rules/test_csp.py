@@ -75,6 +75,13 @@ def test_among_holds_only_under_its_condition():
     assert sorted((one["x"], one["y"]) for one in solutions(facts)) == [("1", "1"), ("1", "2"), ("2", "1")]
 
 
+def test_among_is_a_menu():
+    facts = "knob(x; y). candidate((x; y), (1; 2; 3)). constraint(c, among(x, (1; 3))). only_if(c, y, 2)."
+    assert {(one["x"], one["y"]) for one in solutions(facts)} == {
+        (x, y) for x in "123" for y in "123" if y != "2" or x != "2"
+    }
+
+
 def test_equal():
     facts = "knob(x; y). candidate((x; y), (1; 2)). constraint(c, equal(x, y))."
     assert sorted((one["x"], one["y"]) for one in solutions(facts)) == [("1", "1"), ("2", "2")]
@@ -103,3 +110,8 @@ def test_what_overflows_is_no_program_and_never_passes_a_capacity():
     found = {tuple(int(one[v]) for v in "xyz") for one in solutions(facts)}
     values = (1, 4096, 65536)
     assert found == {(x, y, z) for x in values for y in values for z in values if x * y * z <= 65536}
+
+
+def test_a_term_that_overflows_is_a_violation():
+    facts = "knob(x; y). candidate(x, (1; 65536)). candidate(y, 1). constraint(c, at_most(5)). "
+    assert [one["x"] for one in solutions(facts + "part(c, 65536, x). part(c, -65535, y).")] == ["1"]

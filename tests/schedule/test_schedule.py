@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heron_asp.schedule.plan import IndexMap, plan
-from heron_asp.schedule.replay import replay
+from heron_asp.schedule.replay import split_prepared
 from heron_asp.schedule.script import script
 from heron_asp.target import Target
 from tests.conftest import make_task
@@ -30,9 +30,10 @@ def test_the_text_schedules_what_replay_schedules(zen4: Target, name, dtype, thr
         arguments = f"{name!r}, {shape!r}, {dtype!r}"
         made: dict = {"__name__": "pasted"}
         exec(script(calls, str(zen4.path), arguments), made)
-        scheduled = made["schedule"](task.operator.prim_func()).mod["main"]
-        replayed = replay(task.operator.prim_func(), calls, zen4.intrinsics, keep=True).module["main"]
-        assert tvm_ffi.structural_equal(scheduled, replayed)
+        scheduled = split_prepared(made["schedule"](task.operator.prim_func()).mod)
+        replayed = task.program(candidate)
+        assert scheduled.packings == replayed.packings
+        assert tvm_ffi.structural_equal(scheduled.module, replayed.module)
 
 
 def test_what_is_known_ahead_leaves_the_kernel(zen4: Target) -> None:

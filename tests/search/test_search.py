@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heron_asp.errors import ExitCode, HeronError
+from heron_asp.errors import ExitCode, HeronError, InternalError
 from heron_asp.measure.replay import ReplayDevice
 from heron_asp.measure.result import Measurement, Status
 from heron_asp.runs import load_run
@@ -256,6 +256,24 @@ def test_a_run_directory_is_not_overwritten_or_mixed(
     (tmp_path / "full" / "precious").write_text("")
     with pytest.raises(HeronError, match="not empty"):
         tune(task, device, TuneOptions(5, 5), RunDirectory(tmp_path / "full"))
+
+
+def test_a_program_above_the_peak_is_an_error_that_keeps_the_run(
+    task: Task, device: ReplayDevice, tmp_path: Path
+) -> None:
+    with pytest.raises(InternalError, match="above the measured peak"):
+        tune(task, ReplayDevice(device.table, "made up", 1e9), TuneOptions(5, 5), RunDirectory(tmp_path / "run"))
+    assert load_run(tmp_path / "run").result["best"]
+
+
+def test_runs_that_name_no_sketch_are_read(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    tune(task, device, TuneOptions(5, 5), RunDirectory(tmp_path / "run"))
+    trials = read_trials(tmp_path / "run")
+    file = tmp_path / "run" / "trials.jsonl"
+    older = [{key: value for key, value in row.items() if key != "sketch"} for row in rows(file)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in older))
+    assert read_trials(tmp_path / "run") == trials
+    assert {trial.sketch for trial in trials.values()} <= {part.name for part in task.space}
 
 
 def test_a_second_process_is_refused(task: Task, tmp_path: Path) -> None:
