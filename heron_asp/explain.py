@@ -13,8 +13,6 @@ from heron_asp.space.space import is_shown
 from heron_asp.task import Task
 from heron_asp.terms import Term, Value, text
 
-_FORBIDS = ("at_most", "among", "equal", "balanced")  # kinds that can be lifted without leaving a variable undefined
-
 
 @dataclass(frozen=True)
 class Conflict:
@@ -34,8 +32,8 @@ class Conflict:
 
 
 def forbidding(part: SketchSpace) -> list[Constraint]:
-    """The constraints of a sketch that only forbid."""
-    return [constraint for constraint in part.sketch.constraints if constraint.kind.name in _FORBIDS]
+    """The constraints of a sketch that only forbid: lifting them leaves no variable undefined."""
+    return [constraint for constraint in part.sketch.constraints if constraint.defines is None]
 
 
 def conflict(part: SketchSpace, pins: Pins) -> Conflict | None:

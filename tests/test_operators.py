@@ -126,3 +126,8 @@ def test_terms_round_trip() -> None:
         assert parse(text(parse(said)).replace("C x", '"C x"') if "C x" in said else text(parse(said))) == parse(said)
     with pytest.raises(HeronError, match="is not a term"):
         parse("tile(c,")
+
+
+def test_an_integer_does_not_accumulate_floats() -> None:
+    with pytest.raises(HeronError, match="gemm f32f32s32: an integer cannot accumulate floats"):
+        operator("gemm", {"m": 2, "n": 2, "k": 2}, "f32f32s32")

@@ -211,6 +211,8 @@ def operator(name: str, shape: Mapping[str, int], dtype: str = "u8s8s32") -> Ope
         size = prod(tensor.shape)
         if size > LARGEST_TENSOR:
             raise HeronError(f"{name}: tensor {tensor.name} of {size} elements is larger than {LARGEST_TENSOR}")
+    if made.result.dtype.is_integer and not all(spec.dtype.is_integer for spec in made.inputs):
+        raise HeronError(f"{name} {dtype}: an integer cannot accumulate floats", "accumulate in f32")
     bounds = [tensor.dtype.bounds for tensor in made.tensors]
     if all(bounds) and made.terms * prod(max(map(abs, bound)) for bound in bounds[:-1] if bound) > LARGEST_SUM:
         raise HeronError(

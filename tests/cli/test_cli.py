@@ -192,6 +192,7 @@ def test_a_rule_file_of_ones_own(call, tmp_path: Path) -> None:
     rule.write_text(
         "% No more than eight accumulators.\n"
         "constraint(c6, mine, at_most(8)).  part(c6, mine, 1, accumulators(Block)) :- block(Block).\n"
+        "because(c6, mine, unroll(loop(Block, Axis, register))) :- tile(Block, Axis, register).\n"
     )
     before = json.loads(call("check", *GEMM, "--json")[1])["programs"]
     after = json.loads(call("check", *GEMM, "--rules", str(rule), "--json")[1])["programs"]
