@@ -16,7 +16,7 @@ from pathlib import Path
 from heron_asp import LocalDevice, RunDirectory, Task, TuneOptions, operator, resolve_target, tune
 from heron_asp.operators import Operator
 from heron_asp.sketch import Constraint
-from heron_asp.space.space import Values
+from heron_asp.space import Values
 from heron_asp.store import read_trials
 from heron_asp.target import Target
 from heron_asp.terms import parse

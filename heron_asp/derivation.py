@@ -58,6 +58,7 @@ def derive(
     threads: int,
     extra_rules: Sequence[Path] = (),
     relaxed: Sequence[str] = (),
+    padding: bool = True,
 ) -> Derivation:
     """Derives the sketches of an operator on a target.
 
@@ -67,12 +68,14 @@ def derive(
         threads: how many threads a kernel may use.
         extra_rules: further rule files.
         relaxed: rules of thumb that are lifted, by their names in the target.
+        padding: whether axes may be padded.
 
     Raises:
         HeronError: a rule file does not parse.
         InternalError: the rules have no answer set.
     """
     facts = [*block.facts(), *target.facts(), fact("threads", threads)]
+    facts += [] if padding else [fact("no_padding")]
     facts = [one for one in facts if not (one.name == "pays" and one.arguments[0] in relaxed)]
     models = _answer_sets(facts, [*rule_files(*target.rules), *extra_rules])
     if not models:

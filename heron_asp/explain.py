@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from heron_asp.host import runnable_targets
 from heron_asp.render import evidence, formula, nearest_refusals
+from heron_asp.resources import counted
 from heron_asp.sketch import Constraint
-from heron_asp.space import Pins, SketchSpace
-from heron_asp.space.space import is_shown
+from heron_asp.space import Guarded, Pins, SketchSpace, is_shown
 from heron_asp.task import Task
 from heron_asp.terms import Term, Value, text
 
@@ -31,51 +32,52 @@ class Conflict:
     remedies: tuple[str, ...]
 
 
-def forbidding(part: SketchSpace) -> list[Constraint]:
-    """The constraints of a sketch that only forbid: lifting them leaves no variable undefined."""
-    return [constraint for constraint in part.sketch.constraints if constraint.defines is None]
-
-
 def conflict(part: SketchSpace, pins: Pins) -> Conflict | None:
-    """The minimal conflict of a sketch under pins; None if it has programs.
-
-    Found by deletion: each constraint and each pin is lifted in turn, for good if the rest still conflicts.
-    """
-    if _count(part, (), pins):
+    """The minimal conflict of a sketch under pins, and what would resolve it; None if it has programs."""
+    core = Guarded(part).core(pins)
+    if core is None:
         return None
-    kept = {constraint.name: constraint for constraint in forbidding(part)}
-    lifted: list[str] = []
-    fixed = dict(pins)
-    for name in list(kept):
-        if not _count(part, [*lifted, name], fixed):
-            lifted.append(name)
-            del kept[name]
-    for variable in list(fixed):
-        fewer = {one: values for one, values in fixed.items() if one != variable}
-        if not _count(part, lifted, fewer):
-            fixed = fewer
-    remedies = tuple(_remedies(part, list(kept.values()), pins, fixed))
-    return Conflict(part.name, tuple(kept.values()), tuple(fixed), remedies)
+    by_name = {constraint.name: constraint for constraint in part.constraints}
+    kept = [by_name[name] for name in core.constraints]
+    return Conflict(part.name, tuple(kept), core.pins, tuple(_remedies(part, kept, pins, core.pins)))
 
 
-def _count(part: SketchSpace, lifted: Sequence[str], pins: Pins) -> int:
-    space = SketchSpace(part.sketch, [*part.relaxed, *lifted]) if lifted else part
-    return space.count(pins)
-
-
-def _remedies(part: SketchSpace, kept: Sequence[Constraint], pins: Pins, fixed: Pins) -> Iterator[str]:
+def _remedies(part: SketchSpace, kept: Sequence[Constraint], pins: Pins, fixed: Sequence[Value]) -> Iterator[str]:
+    """What would help; each was checked by counting the programs that there would be."""
+    yield from _padding(part, pins)
     for variable in fixed:
         others = {one: values for one, values in pins.items() if one != variable}
         possible = _possible(part, variable, others)
         if possible:
             yield f"{text(variable)} may be {_list(_nearest(possible, pins[variable]))}"
     for constraint in kept:
-        programs = _count(part, [constraint.name], pins)
+        programs = 0 if _is_unpadded(constraint) else part.lifting([constraint.name]).count(pins)
         if programs:
-            what = f"lifting {constraint.name} ({constraint.force})"
-            yield f"{what} would admit {programs} programs" + (
-                f": --relax {constraint.thumb}" if constraint.thumb else ""
-            )
+            how = f"--relax {shlex.quote(constraint.thumb or constraint.name)}"
+            yield f"lifting {constraint.name} ({constraint.force}) would admit {counted(programs, 'program')}: {how}"
+
+
+def _is_unpadded(constraint: Constraint) -> bool:
+    """Whether it says that an axis must fit without padding."""
+    return isinstance(constraint.id, Term) and constraint.id.name == "unpadded"
+
+
+def _padding(part: SketchSpace, pins: Pins) -> Iterator[str]:
+    """The padding that would let all axes fit, and how much of the work it would be."""
+    unpadded = [one for one in part.constraints if _is_unpadded(one) and one.name not in part.relaxed]
+    if not unpadded:
+        return
+    free = part.lifting(one.name for one in unpadded)
+    said, useful = [], 1.0
+    for constraint in unpadded:
+        extent, own = constraint.kind.arguments
+        possible = [value for value in _possible(free, extent, pins) if isinstance(value, int)]
+        if possible and own not in possible:
+            assert isinstance(extent, Term)
+            said.append(f"{text(extent.arguments[1])} from {text(own)} to {min(possible)}")
+            useful *= int(text(own)) / min(possible)
+    if said:
+        yield f"pad {' and '.join(said)}: {100 * (1 - useful):.0f} % of the work is padding (without --no-padding)"
 
 
 def _possible(part: SketchSpace, variable: Value, pins: Pins) -> list[Value]:
@@ -86,7 +88,7 @@ def _possible(part: SketchSpace, variable: Value, pins: Pins) -> list[Value]:
     shares = part.circuit.marginals(weights).get(part.variables[variable])
     if shares is None:
         return []
-    values = part.tables.values[part.variables[variable]]
+    values = part.program.values[part.variables[variable]]
     return [value for value, share in zip(values, shares, strict=True) if share > 0]
 
 
@@ -120,20 +122,28 @@ def untensorized(task: Task) -> tuple[list[str], list[str]]:
 def sentences(found: Conflict, task: Task) -> list[str]:
     """A conflict in sentences: each constraint with its rule, its formula and its evidence; then the pins."""
     said = []
+    candidates: dict[Value, list[Value]] = {}
+    for variable, value in task.space[found.sketch].sketch.of("candidate"):
+        candidates.setdefault(variable, []).append(value)
     for constraint in found.constraints:
         why = evidence(constraint, task.target.pays)
-        said.append(f"{constraint.name} ({constraint.force}): {formula(constraint)}" + (f" [{why}]" if why else ""))
+        line = f"{constraint.name} ({constraint.force}): {formula(constraint)}" + (f" [{why}]" if why else "")
+        if constraint.kind.name == "among" and constraint.kind.arguments[0] in candidates:
+            line += f", but it can only be {_list(candidates[constraint.kind.arguments[0]])}"
+        said.append(line)
     return said + [f"pinned: {text(variable)}" for variable in found.pins]
 
 
 def variable_state(part: SketchSpace, variable: Value, value: Value) -> str:
-    """Whether a value is unknown to a variable, excluded by the constraints, or possible."""
+    """Whether a value is unknown to a variable, excluded and by what, or possible."""
     if variable not in part.variables or not is_shown(variable):
         return f"{text(variable)} is no variable of sketch '{part.name}'"
-    values = part.tables.values[part.variables[variable]]
+    values = part.program.values[part.variables[variable]]
     if value not in values:
         return f"{text(variable)} = {text(value)} is unknown: its values are {_list(values[:40])}"
     programs = part.count({variable: frozenset({value})})
     if programs:
-        return f"{text(variable)} = {text(value)} is possible: {programs} programs have it"
-    return f"{text(variable)} = {text(value)} is excluded"
+        return f"{text(variable)} = {text(value)} is possible: {counted(programs, 'program')} have it"
+    core = Guarded(part).core({variable: frozenset({value})})
+    names = ", ".join(core.constraints) if core and core.constraints else "what defines its variables"
+    return f"{text(variable)} = {text(value)} is excluded by {names}"

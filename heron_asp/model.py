@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from heron_asp.space import Candidate, Space
-from heron_asp.space.space import is_shown
+from heron_asp.space import Candidate, Space, is_shown
 from heron_asp.terms import Value, text
 
 Floats = npt.NDArray[np.float64]

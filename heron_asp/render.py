@@ -96,6 +96,7 @@ _FORMULAS: dict[str, Any] = {
     "among": _among,
     "equal": _equal,
     "balanced": _balanced,
+    "own": lambda constraint: constraint.kind.arguments[0].replace("#false ", ""),
 }
 
 

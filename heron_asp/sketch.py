@@ -241,6 +241,12 @@ class Sketch:
             kinds[rule, name] = Term("among", (*before.arguments, kind.arguments[1]))
         return kinds
 
+    def facts(self) -> Iterator[Term]:
+        """All that the rules derived, as facts."""
+        for predicate, rows in self.atoms.items():
+            for arguments in rows:
+                yield fact(predicate, *arguments)
+
     def problem(self, relaxed: Iterable[str] = ()) -> Iterator[Term]:
         """The sketch as facts of `rules/csp/csp.lp`.
 

@@ -15,10 +15,11 @@ from heron_asp.derivation import Derivation, derive
 from heron_asp.errors import HeronError
 from heron_asp.operators import Operator
 from heron_asp.resources import digest, rule_files, rules_folder, suggestion
+from heron_asp.rulefile import require_safe
 from heron_asp.schedule.plan import Call, plan
 from heron_asp.schedule.replay import Program, replay
 from heron_asp.sketch import Sketch
-from heron_asp.space import Candidate, Space
+from heron_asp.space import Candidate, OwnRules, Space, SpaceLimits, own_rules
 from heron_asp.target import Target
 
 
@@ -36,6 +37,9 @@ class Task:
         threads: how many threads a kernel may use.
         extra_rules: further rule files.
         relaxed: what to lift: a rule of thumb by its name in the target, a constraint by its name in the audit, a rule.
+        limits: what compiling the space of a sketch may take.
+        trusted: the user answers for the rule files: they may run scripts and include from anywhere.
+        padding: whether axes may be padded; without, to look at what fits as it is.
     """
 
     def __init__(
@@ -45,12 +49,21 @@ class Task:
         threads: int = 1,
         extra_rules: Sequence[Path] = (),
         relaxed: Sequence[str] = (),
+        *,
+        limits: SpaceLimits | None = None,
+        trusted: bool = False,
+        padding: bool = True,
     ) -> None:
         self.operator = operator
         self.target = target
         self.threads = threads
         self.extra_rules = tuple(extra_rules)
         self.relaxed = tuple(relaxed)
+        self.limits = limits or SpaceLimits()
+        self.trusted = trusted
+        self.padding = padding
+        for path in self.extra_rules:
+            require_safe(path, rules_folder(), trusted)
 
     @cached_property
     def block(self) -> BlockFacts:
@@ -64,9 +77,10 @@ class Task:
         Raises:
             HeronError: something to relax does not exist.
         """
-        derivation = derive(self.block, self.target, self.threads, self.extra_rules, self.relaxed)
-        constraints = {constraint for sketch in derivation.sketches for constraint in sketch.constraints}
-        known = {*self.target.pays, *(one.name for one in constraints), *(one.rule for one in constraints)}
+        derivation = derive(self.block, self.target, self.threads, self.extra_rules, self.relaxed, self.padding)
+        constraints = [constraint for sketch in derivation.sketches for constraint in sketch.constraints]
+        constraints += self.own.as_constraints()
+        known = {*self.target.pays, *(name for one in constraints for name in (one.name, one.rule))}
         for name in self.relaxed:
             if name not in known:
                 raise HeronError(
@@ -82,7 +96,26 @@ class Task:
     @cached_property
     def space(self) -> Space:
         """The programs of the sketches that are searched."""
-        return Space(self.sketches, self.space_relaxed)
+        return Space(self.sketches, self.space_relaxed, self.own, self.limits)
+
+    def relaxing(self, names: Sequence[str]) -> Task:
+        """The same task with more lifted."""
+        lifted = (*self.relaxed, *names)
+        return Task(
+            self.operator,
+            self.target,
+            self.threads,
+            self.extra_rules,
+            lifted,
+            limits=self.limits,
+            trusted=self.trusted,
+            padding=self.padding,
+        )
+
+    @cached_property
+    def own(self) -> OwnRules:
+        """Constraints of the user's own on the programs."""
+        return own_rules(self.extra_rules)
 
     @property
     def space_relaxed(self) -> tuple[str, ...]:
@@ -105,6 +138,7 @@ class Task:
             "threads": self.threads,
             "rules": self.rules_digest,
             "relaxed": sorted(self.relaxed),
+            "padding": self.padding,
             "tvm": version("apache-tvm"),
             "clingo": version("clingo"),
         }

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from heron_asp.cli import audit, check, doctor, explain, export, report, sample, tune
+from heron_asp.cli import audit, check, doctor, explain, export, lint, report, sample, tune
 from heron_asp.errors import ExitCode, HeronError, InternalError
 
 app = typer.Typer(
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (doctor, check, explain, audit, sample, tune, report, export):
+for module in (doctor, check, explain, audit, sample, tune, report, export, lint):
     app.command(name=module.NAME)(module.command)
 
 

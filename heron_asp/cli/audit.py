@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json as json_format
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heron_asp.cli import common
+from heron_asp.errors import HeronError
 
 if TYPE_CHECKING:
     from heron_asp.task import Task
@@ -22,22 +25,87 @@ def command(
     threads: common.Threads = 1,
     rules: common.Rules = None,
     relax: common.Relax = None,
+    no_padding: common.NoPadding = False,
     rule: Annotated[str | None, typer.Option("--rule", help="Only constraints of one rule, c1 to c6.")] = None,
+    impact: Annotated[
+        bool, typer.Option("--impact", help="Also the exact number of programs with each constraint lifted.")
+    ] = False,
+    diff: Annotated[
+        Path | None,
+        typer.Option("--diff", help="What changed since an earlier audit --json.", exists=True, dir_okay=False),
+    ] = None,
+    trust_rules: common.Trust = False,
+    space_memory: common.SpaceMemory = 2_048,
+    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> None:
     """Every variable with its values and every constraint with its rule, its schedule step, its force and its text."""
-    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
+    task = common.make_task(
+        operator,
+        shape,
+        target,
+        dtype,
+        threads,
+        rules=rules,
+        relax=relax,
+        padding=not no_padding,
+        trust=trust_rules,
+        memory=space_memory,
+        seconds=space_seconds,
+    )
     found = examine(task, rule)
-    if json:
+    if impact:
+        found["impact"] = _impact(task)
+    if diff is not None:
+        _compare(diff, found, json)
+    elif json:
         common.print_json(found)
     else:
         _print(found)
 
 
+def _impact(task: Task) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from heron_asp.impact import impacts
+
+    return [asdict(one) for one in impacts(task)]
+
+
+def _compare(path: Path, found: dict[str, Any], json: bool) -> None:
+    """Prints what differs from an earlier audit."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from heron_asp.impact import difference
+
+    try:
+        before = json_format.loads(path.read_text())
+        different = difference(before, found)
+    except (ValueError, KeyError, TypeError) as error:
+        raise HeronError(f"{path}: not the output of audit --json: {error}") from None
+    if before["operator"] != found["operator"]:
+        raise HeronError(f"{path} is of {before['operator']}, not of {found['operator']}")
+    if json:
+        common.print_json(asdict(different))
+        return
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    was, now = different.programs
+    console.print(f"{found['operator']}: {was:,} programs before, {now:,} after")
+    for sign, lines in (("-", different.removed), ("+", different.added)):
+        for line in lines:
+            console.print(f"{sign} {line}")
+    for name, old, new in different.changed:
+        console.print(f"- {name} {old}\n+ {name} {new}")
+    for name, old_values, new_values in different.variables:
+        console.print(f"  {name}: {old_values} values before, {new_values} after")
+
+
 def examine(task: Task, rule: str | None = None) -> dict[str, Any]:
     """The JSON object of `audit`: what all searched sketches have, each variable and constraint once."""
     from heron_asp.render import evidence, formula, origin
-    from heron_asp.space.space import is_shown
+    from heron_asp.space import is_shown
     from heron_asp.terms import plain, text
 
     variables: dict[str, dict[str, Any]] = {}
@@ -51,7 +119,7 @@ def examine(task: Task, rule: str | None = None) -> dict[str, Any]:
                 )
                 entry["sketches"].append(part.name)
                 entry["values"] = sorted({*entry["values"], *map(plain, domain)}, key=lambda v: (isinstance(v, str), v))
-        for constraint in part.sketch.constraints:
+        for constraint in part.constraints:
             if rule and constraint.rule != rule.lower():
                 continue
             entry = constraints.setdefault(
@@ -73,6 +141,8 @@ def examine(task: Task, rule: str | None = None) -> dict[str, Any]:
         "operator": task.operator.label,
         "target": task.target.name,
         "threads": task.threads,
+        "programs": task.space.size,
+        "exact": task.space.exact,
         "sketches": [part.name for part in task.space],
         "variables": list(variables.values()),
         "constraints": list(constraints.values()),
@@ -99,6 +169,12 @@ def _print(found: dict[str, Any]) -> None:
             console.print(f"\n{rule.upper()}")
         where = "" if len(one["sketches"]) == every else f"   (only {', '.join(one['sketches'])})"
         console.print(f"  {one['id']:<28} {one['force']:<5} {one['text']}{where}")
-        console.print(f"  {'':<28}       from {', '.join(one['step'])}")
+        if one["step"]:
+            console.print(f"  {'':<28}       from {', '.join(one['step'])}")
         if one["evidence"]:
             console.print(f"  {'':<28}       {one['evidence']}")
+    if "impact" in found:
+        console.print(f"\n{found['programs']:,} programs; without")
+        for one in found["impact"]:
+            more = one["programs"] / found["programs"] if found["programs"] else float("inf")
+            console.print(f"  {one['lifted']:<28} {one['force']:<5} {one['programs']:>16,}   x {more:.3g}")

@@ -24,13 +24,29 @@ def command(
     threads: common.Threads = 1,
     rules: common.Rules = None,
     relax: common.Relax = None,
+    no_padding: common.NoPadding = False,
     pin: common.Pin = None,
     tensorized: common.Tensorized = False,
+    trust_rules: common.Trust = False,
+    space_memory: common.SpaceMemory = 2_048,
+    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Is the operator feasible, and how many programs are there? Exit 0 if it is, 3 if not."""
     start = time.monotonic()
-    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
+    task = common.make_task(
+        operator,
+        shape,
+        target,
+        dtype,
+        threads,
+        rules=rules,
+        relax=relax,
+        padding=not no_padding,
+        trust=trust_rules,
+        memory=space_memory,
+        seconds=space_seconds,
+    )
     found = examine(task, common.parse_pins(pin), tensorized)
     found["seconds"] = round(time.monotonic() - start, 3)
     if json:
@@ -55,7 +71,10 @@ def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
                 "name": sketch.name,
                 "programs": programs,
                 "variables": len(part.variables),
-                "constraints": len(sketch.constraints),
+                "exact": part.exact,
+                "acceptance": part.compiled.acceptance,
+                "rejecting": [one.name for one in part.compiled.rejecting],
+                "constraints": len(part.constraints),
                 "tensorized": sketch.tensorized,
                 "searched": sketch.name in searched,
                 "set_aside_by": sketch.aside,
@@ -72,11 +91,12 @@ def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
         found = conflict(first, pins)
         if found:
             conflicts, remedies = sentences(found, task), list(found.remedies)
-    constraints = {c.name: c for part in searched.values() for c in part.sketch.constraints}
+    constraints = {c.name: c for part in searched.values() for c in part.constraints}
     variables = {variable for part in searched.values() for variable in part.variables}
     return {
         "feasible": programs > 0,
         "programs": programs,
+        "exact": all(one["exact"] for one in sketches if one["searched"]),
         "sketches": sketches,
         "dropped_sketches": list(task.derivation.dropped),
         "variables": len(variables),
@@ -98,7 +118,11 @@ def _print(task: Task, found: dict[str, Any]) -> None:
     from heron_asp.resources import counted
 
     console = Console()
-    verdict = f"[bold]{common.large(found['programs'])} programs[/]" if found["feasible"] else "[bold red]infeasible[/]"
+    verdict = (
+        f"[bold]{common.large(found['programs'], found['exact'])} programs[/]"
+        if found["feasible"]
+        else "[bold red]infeasible[/]"
+    )
     console.print(f"{found['operator']} on {found['target']}, {counted(task.threads, 'thread')}: {verdict}")
     table = Table(box=None, pad_edge=False)
     for heading in ("sketch", "programs", "variables", "constraints", ""):
@@ -107,7 +131,10 @@ def _print(task: Task, found: dict[str, Any]) -> None:
         notes = [] if one["tensorized"] else ["not tensorized"]
         if one["set_aside_by"]:
             notes.append(_aside(task, one["set_aside_by"]))
-        count = common.large(one["programs"])
+        if not one["exact"]:
+            share = f"{100 * one['acceptance']:.1f} % of the samples"
+            notes.append(f"{share} satisfy {', '.join(one['rejecting'])}, the rest are drawn anew")
+        count = common.large(one["programs"], one["exact"])
         table.add_row(one["name"], count, str(one["variables"]), str(one["constraints"]), "; ".join(notes))
     console.print(table)
     rules = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())

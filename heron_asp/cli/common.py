@@ -50,6 +50,12 @@ Tensorized = Annotated[
     bool,
     typer.Option("--tensorized", help="Only programs that use an instruction of the target; exit 3 if there is none."),
 ]
+NoPadding = Annotated[
+    bool, typer.Option("--no-padding", help="Axes must fit as they are: to look what padding is needed for.")
+]
+Trust = Annotated[bool, typer.Option("--trust-rules", help="Let --rules run #script and include from anywhere.")]
+SpaceMemory = Annotated[int, typer.Option("--space-memory", help="MiB that compiling a sketch may take.", min=16)]
+SpaceSeconds = Annotated[float, typer.Option("--space-seconds", help="Seconds that it may take.", min=0.1)]
 
 
 def make_task(
@@ -58,17 +64,32 @@ def make_task(
     target: str,
     dtype: str,
     threads: int,
+    *,
     rules: Sequence[Path] | None = None,
     relax: Sequence[str] | None = None,
+    padding: bool = True,
+    trust: bool = False,
+    memory: int,
+    seconds: float,
 ) -> Task:
     """The task that the common options describe."""
     from heron_asp.host import resolve_target
     from heron_asp.operators import operator, parse_shape
+    from heron_asp.space import SpaceLimits
     from heron_asp.task import Task, available_threads
 
     made = operator(operator_name, parse_shape(shape), dtype)
     resolved = resolve_target(target)
-    return Task(made, resolved, threads or available_threads(), tuple(rules or ()), tuple(relax or ()))
+    return Task(
+        made,
+        resolved,
+        threads or available_threads(),
+        tuple(rules or ()),
+        tuple(relax or ()),
+        limits=SpaceLimits(memory, seconds),
+        trusted=trust,
+        padding=padding,
+    )
 
 
 def parse_pins(said: Sequence[str] | None) -> Pins:
@@ -103,6 +124,8 @@ def print_json(data: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-def large(number: int) -> str:
-    """A count to read: `234,144`, or with its order of magnitude where it is long."""
+def large(number: int, exact: bool = True) -> str:
+    """A count to read: `234,144`, or with its order of magnitude where it is long; an estimate says so."""
+    if not exact:
+        return f"about {number:.3e}"
     return f"{number:,}" if number < 10**9 else f"{number:,} ({number:.2e})"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from heron_asp.cli import common
-from heron_asp.errors import ExitCode
+from heron_asp.errors import ExitCode, HeronError
+
+if TYPE_CHECKING:
+    from heron_asp.space import Pins
 
 NAME = "explain"
 
@@ -18,14 +25,36 @@ def command(
     threads: common.Threads = 1,
     rules: common.Rules = None,
     relax: common.Relax = None,
+    no_padding: common.NoPadding = False,
     pin: common.Pin = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            "--program", help="A program as `sample --json` prints it: why is it refused?", exists=True, dir_okay=False
+        ),
+    ] = None,
+    trust_rules: common.Trust = False,
+    space_memory: common.SpaceMemory = 2_048,
+    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Why is there no program, or none with these values? The smallest set of constraints, and what would help."""
     from heron_asp.explain import conflict, sentences, untensorized, variable_state
 
-    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
-    pins = common.parse_pins(pin)
+    task = common.make_task(
+        operator,
+        shape,
+        target,
+        dtype,
+        threads,
+        rules=rules,
+        relax=relax,
+        padding=not no_padding,
+        trust=trust_rules,
+        memory=space_memory,
+        seconds=space_seconds,
+    )
+    pins = {**(_program(program) if program else {}), **common.parse_pins(pin)}
     refused = None
     if not any(sketch.tensorized for sketch in task.derivation.sketches):
         reasons, remedies = untensorized(task)
@@ -51,6 +80,28 @@ def command(
     else:
         _print(task.operator.label, answer)
     return ExitCode.OK if feasible else ExitCode.INFEASIBLE
+
+
+def _program(path: Path) -> Pins:
+    """The values of a program: a JSON object of values by variable, or one with such an object as `values`.
+
+    Raises:
+        HeronError: the file holds something else.
+    """
+    from heron_asp.terms import parse
+
+    try:
+        data = json_format.loads(path.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise HeronError(f"{path}: not JSON: {error}") from None
+    if isinstance(data, dict) and len(data.get("samples", ())) == 1:
+        data = data["samples"][0]
+    values = data.get("values", data) if isinstance(data, dict) else None
+    if not isinstance(values, dict) or not all(isinstance(value, (int, str)) for value in values.values()):
+        raise HeronError(
+            f"{path}: not a program", 'an object such as {"tile(c, m, task)": 4}, or what sample --json prints'
+        )
+    return {parse(name): frozenset({parse(str(value))}) for name, value in values.items()}
 
 
 def _print(label: str, answer: dict[str, Any]) -> None:

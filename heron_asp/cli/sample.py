@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heron_asp.cli import common
-from heron_asp.errors import ExitCode
+from heron_asp.errors import ExitCode, HeronError
 
 if TYPE_CHECKING:
     from heron_asp.space import Candidate
@@ -39,18 +39,40 @@ def command(
     verify: Annotated[
         bool, typer.Option("--verify", help="Build, run and check each; exit 4 unless all are correct.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Instead of the samples, how uniform they are (-n 80000, say).")
+    ] = False,
     rules: common.Rules = None,
     relax: common.Relax = None,
+    no_padding: common.NoPadding = False,
     pin: common.Pin = None,
+    trust_rules: common.Trust = False,
+    space_memory: common.SpaceMemory = 2_048,
+    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Uniform samples of the space."""
     import numpy as np
 
-    task = common.make_task(operator, shape, target, dtype, threads, rules, relax)
+    task = common.make_task(
+        operator,
+        shape,
+        target,
+        dtype,
+        threads,
+        rules=rules,
+        relax=relax,
+        padding=not no_padding,
+        trust=trust_rules,
+        memory=space_memory,
+        seconds=space_seconds,
+    )
     pins = common.parse_pins(pin)
     common.require_programs(task, pins)
     candidates = task.space.sample(number, np.random.default_rng(seed), pins)
+    if report:
+        _report(task, candidates, json)
+        return ExitCode.OK
     found = [_entry(task, candidate, show) for candidate in candidates]
     if verify:
         _verify(task, candidates, found)
@@ -79,6 +101,26 @@ def _entry(task: Task, candidate: Candidate, show: Show) -> dict[str, Any]:
     if show is Show.TIR:
         entry["tir"] = task.program(candidate).module.script()
     return entry
+
+
+def _report(task: Task, candidates: list[Candidate], json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from heron_asp.space.uniformity import uniformity
+    from heron_asp.terms import text
+
+    if not task.space.exact or len(candidates) < 2:
+        raise HeronError("--report needs an exact space and at least two samples", "give -n 80000")
+    found = uniformity(task.space, candidates)
+    if json:
+        common.print_json({**asdict(found), "variable": text(found.variable)})
+        return
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{found.draws:,} samples of {found.programs:,} programs; {found.distinct:,} distinct")
+    console.print(f"chi2/dof {found.chi2:.3f}, effective support {100 * found.support:.1f} %")
+    console.print(f"worst distance of a marginal {found.marginal:.4f}, of {text(found.variable)}")
 
 
 def _verify(task: Task, candidates: list[Candidate], found: list[dict[str, Any]]) -> None:

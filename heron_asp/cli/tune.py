@@ -75,6 +75,9 @@ def command(
         float, typer.Option("--run-timeout", help="Seconds that checking and timing it may take.", min=0.1)
     ] = 30.0,
     rules: common.Rules = None,
+    trust_rules: common.Trust = False,
+    space_memory: common.SpaceMemory = 2_048,
+    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Search for the fastest program: build, check and time candidates, record every step, confirm the winner."""
@@ -85,7 +88,17 @@ def command(
     from heron_asp.store import RunDirectory
     from heron_asp.tuning import TuneOptions, tune
 
-    task = common.make_task(operator, shape, target, dtype, threads, rules)
+    task = common.make_task(
+        operator,
+        shape,
+        target,
+        dtype,
+        threads,
+        rules=rules,
+        trust=trust_rules,
+        memory=space_memory,
+        seconds=space_seconds,
+    )
     asked = {
         "batch": batch, "first": first, "population": population, "generations": generations, "elites": elites,
         "history": history, "keys": keys, "exploit": exploit, "children": children,

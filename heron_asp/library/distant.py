@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from heron_asp.child import Report, run_in_child
 from heron_asp.errors import InternalError
 from heron_asp.library.call import spread
 from heron_asp.library.functions import with_leading
-from heron_asp.measure.child import Report, run_in_child
 from heron_asp.measure.kernel import build, use_threads
 from heron_asp.schedule.replay import KERNEL, Program
 from heron_asp.space import Candidate, SketchSpace

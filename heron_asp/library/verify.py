@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from heron_asp.child import Report, run_in_child
 from heron_asp.errors import InternalError
 from heron_asp.library.call import SharedLibrary
 from heron_asp.library.choice import Kernel
-from heron_asp.measure.child import Report, run_in_child
 from heron_asp.measure.data import cases
 
 _GAPS = (0, 5)  # elements between rows: compact, and so that rows begin anywhere

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
+from heron_asp.child import Outcome, Report, run_in_child
 from heron_asp.errors import InternalError
-from heron_asp.measure.child import Outcome, Report, run_in_child
 from heron_asp.measure.data import Case, cases
 from heron_asp.measure.kernel import Built, build, lowered_hash, use_threads
 from heron_asp.measure.peak import peak_program

@@ -133,4 +133,5 @@ def lowered_hash(program: Program) -> str:
             tirx.transform.RemoveNoOp(),
         ]
     )
-    return str(tvm_ffi.structural_hash(lower(IRModule({KERNEL: program.module[KERNEL]}))[KERNEL]))
+    lowered = lower(IRModule({KERNEL: program.module[KERNEL]}))[KERNEL]
+    return str(tvm_ffi.structural_hash(lowered, map_free_vars=True))  # a pragma names its loop's variable outside of it

@@ -56,16 +56,19 @@ def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrin
     schedule = Schedule(function)
     made: dict[str, Any] = {}
     for call in calls:
-        arguments = [_value(argument, made, intrinsics) for argument in call.arguments]
-        options = {name: _value(value, made, intrinsics) for name, value in call.options}
-        result = getattr(schedule, call.primitive)(*arguments, **options)
-        if not call.results:
-            continue
-        if call.several:
-            made.update(zip(call.results, list(result)[-call.take :], strict=True))
-        else:
-            made[call.results[0]] = result
+        execute(schedule, call, made, intrinsics)
     return split_prepared(schedule.mod)
+
+
+def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> None:
+    """Executes one call; `made` holds the blocks and loops by name, and takes those that the call makes."""
+    arguments = [_value(argument, made, intrinsics) for argument in call.arguments]
+    options = {name: _value(value, made, intrinsics) for name, value in call.options}
+    result = getattr(schedule, call.primitive)(*arguments, **options)
+    if call.several and call.results:
+        made.update(zip(call.results, list(result)[-call.take :], strict=True))
+    elif call.results:
+        made[call.results[0]] = result
 
 
 def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:

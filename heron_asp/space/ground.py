@@ -2,7 +2,7 @@
 
 Five shapes are understood: exactly-one choices, functional rules with at most two value atoms, positive nogoods, a
 sum above a bound, totality. What they mean is read off the ground rules alone; products, selections and capacities
-are not known here.
+are not known here. Any other constraint, such as a rule of the user's own, is read by evaluating it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from typing import TypeAlias
 
 import clingo
 import numpy as np
-import numpy.typing as npt
 
 from heron_asp.errors import InternalError
+from heron_asp.space.restriction import AtMost, Body, Definitions, Forbidden, Nogoods, Place, Restriction, Weight
 from heron_asp.space.table import Table, table
 from heron_asp.terms import Value, from_symbol, text
 
-VALUED = {"value": 2, "chain": 3, "result": 2}  # predicates, with arity, whose last argument is the value of the rest
+VALUED = {"value": 2, "chain": 3, "outcome": 2}  # predicates, with arity, whose last argument is the value of the rest
+MOST_SUMS = 2**22  # partial sums of a table, at most
 
 Family: TypeAlias = tuple[Value, ...]  # a predicate with all arguments but the last, e.g. ("value", tile(c, m, task))
-Body: TypeAlias = tuple[int, ...]
-Weight: TypeAlias = npt.NDArray[np.int64]
 
 
 class GroundProgram(clingo.Observer):
@@ -56,13 +55,15 @@ class TableProgram:
     Attributes:
         families: variables, in the order of their numbers.
         values: for each variable its values, in the order of their indices.
-        tables: the constraints.
+        tables: what defines variables; the last one of a table's scope follows from the others.
+        restrictions: what only forbids.
         unsatisfiable: a constraint has no condition left.
     """
 
     families: list[Family] = field(default_factory=list)
     values: list[list[Value]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    restrictions: list[Restriction] = field(default_factory=list)
     unsatisfiable: bool = False
 
     def add(self, family: Family, values: Iterable[Value]) -> int:
@@ -99,9 +100,10 @@ class _Reader:
         self.program = program
         self.out = TableProgram()
         self.number: dict[Family, int] = {}
-        self.nogoods: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-        self.place: dict[int, tuple[int, int]] = {}  # atom -> (variable, value index)
-        self.symbols = control.symbolic_atoms
+        self.nogoods: dict[tuple[str, tuple[int, ...]], list[tuple[int, ...]]] = {}
+        self.general: dict[tuple[str, tuple[int, ...]], list[Body]] = {}
+        self.place: dict[int, Place] = {}
+        self.names = {atom.literal: str(atom.symbol) for atom in control.symbolic_atoms}
         self.facts = {head[0] for head, body in program.rules if len(head) == 1 and not body}
         members: dict[Family, list[tuple[Value, int]]] = {}
         known: dict[clingo.Symbol, Value] = {}
@@ -129,10 +131,11 @@ class _Reader:
                 self._functional(head[0], kept, functional)
             else:
                 aliases.setdefault(head[0], []).append(kept)
+        self.definitions = Definitions(self.place, aliases, self.program.sums, self.names)
         exactly_one = self._exactly_one(aliases)
         for body in constraints:
             self._constraint(body, aliases, exactly_one)
-        self._nogood_tables()
+        self._restrict()
         for variable, scopes in functional.items():
             self._definition(variable, scopes)
         return self.out
@@ -158,7 +161,7 @@ class _Reader:
             ways.setdefault(scope, []).append((*(place[1] for place in places), index))
 
     def _exactly_one(self, aliases: dict[int, list[Body]]) -> set[int]:
-        """Atoms that say 'exactly one of a choice'; checks that each choice has such an atom's two bounds."""
+        """Atoms that say 'exactly one of a choice': at least one and not two, of the values of one variable."""
         heads = {tuple(sorted(choice)) for choice in self.program.choices}
         for choice in heads:
             if any(atom not in self.place for atom in choice) or len({self.place[atom][0] for atom in choice}) != 1:
@@ -183,31 +186,46 @@ class _Reader:
     # -- constraints -----------------------------------------------------------------------------------------------
 
     def _constraint(self, body: Body, aliases: dict[int, list[Body]], exactly_one: set[int]) -> None:
-        if not body:
-            self.out.unsatisfiable = True
-        elif all(literal in self.place for literal in body):
-            places = sorted(self.place[literal] for literal in body)
-            self.nogoods.setdefault(tuple(place[0] for place in places), []).append(tuple(place[1] for place in places))
-        elif len(body) == 1 and body[0] in self.program.sums:
-            lower, weights = self.program.sums[body[0]]
-            self._at_most(lower - 1, self._weights(weights))
-        elif (
-            len(body) == 1 and -body[0] in self.program.sums
-        ):  # at least: what is missing to the largest sum is at most
-            lower, weights = self.program.sums[-body[0]]
-            missing = {variable: weight.max() - weight for variable, weight in self._weights(weights).items()}
-            most = sum(int(weight.max()) for weight in self._weights(weights).values())
-            self._at_most(most - lower, missing)
-        elif len(body) == 1 and -body[0] in exactly_one:
-            pass  # a variable has exactly one value: that is what a variable is
-        elif len(body) == 1 and -body[0] in self.place:
+        if len(body) == 1 and -body[0] in exactly_one:
+            return  # a variable has exactly one value: that is what a variable is
+        if len(body) == 1 and -body[0] in self.place:
             variable, index = self.place[-body[0]]
             self.out.tables.append(table((variable,), [[index]]))
         elif len(body) == 1 and -body[0] in aliases and self._names_values(aliases[-body[0]]):
-            places = [self.place[one[0]] for one in aliases[-body[0]]]
-            self.out.tables.append(table((places[0][0],), [[index] for _, index in places]))
+            variable = self.place[aliases[-body[0]][0][0]][0]
+            indices = {self.place[one[0]][1] for one in aliases[-body[0]]}
+            if len(indices) < len(self.out.values[variable]):  # all values: that is what a variable is
+                self.out.tables.append(table((variable,), [[index] for index in indices]))
+        elif len(body) == 1 and self.names.get(body[0], "").startswith("violated("):
+            name = self.names[body[0]].removeprefix("violated(").removesuffix(")").strip('"')
+            for one in aliases.get(body[0], ()):
+                self._forbid(one, name)
         else:
-            raise self._unread(f":- {self._show(body)}")
+            self._forbid(body, "")
+
+    def _forbid(self, body: Body, name: str) -> None:
+        """None of the assignments in which the body holds."""
+        if all(literal in self.place for literal in body):
+            places = sorted({self.place[literal] for literal in body})
+            scope = tuple(place[0] for place in places)
+            if not body:
+                self.out.unsatisfiable = True
+            elif len(set(scope)) == len(scope):  # a body that asks one variable for two values never holds
+                self.nogoods.setdefault((name, scope), []).append(tuple(place[1] for place in places))
+        elif len(body) == 1 and body[0] in self.program.sums and self._is_plain_sum(body[0]):
+            lower, weights = self.program.sums[body[0]]
+            self._at_most(lower - 1, self._weights(weights), name)
+        elif len(body) == 1 and -body[0] in self.program.sums and self._is_plain_sum(-body[0]):
+            # at least so much: what is missing from the largest sum is at most the rest
+            lower, weights = self.program.sums[-body[0]]
+            missing = {variable: weight.max() - weight for variable, weight in self._weights(weights).items()}
+            most = sum(int(weight.max()) for weight in self._weights(weights).values())
+            self._at_most(most - lower, missing, name)
+        else:
+            self.general.setdefault((name, self.definitions.scope(body)), []).append(body)
+
+    def _is_plain_sum(self, atom: int) -> bool:
+        return all(abs(literal) in self.place for literal, _ in self.program.sums[atom][1])
 
     def _names_values(self, bodies: list[Body]) -> bool:
         return (
@@ -215,18 +233,28 @@ class _Reader:
             and len({self.place[body[0]][0] for body in bodies}) == 1
         )
 
-    def _nogood_tables(self) -> None:
-        for scope, bad in self.nogoods.items():
-            allowed = np.ones([len(self.out.values[variable]) for variable in scope], dtype=bool)
-            allowed[tuple(np.array(bad).T)] = False
-            self.out.tables.append(table(scope, np.argwhere(allowed).astype(np.int32)))
+    def _restrict(self) -> None:
+        """Restrictions of what was collected by scope."""
+        for (name, scope), bad in self.nogoods.items():
+            sizes = tuple(len(self.out.values[variable]) for variable in scope)
+            nogoods = Nogoods(scope, sizes, np.array(bad, dtype=np.int32))
+            self._add(name, scope, nogoods.table(), nogoods)
+        for (name, scope), bodies in self.general.items():
+            sizes = tuple(len(self.out.values[variable]) for variable in scope)
+            forbidden = Forbidden(self.definitions, scope, sizes, tuple(bodies))
+            if scope:
+                self._add(name, scope, forbidden.table(), forbidden)
+            elif not forbidden(np.zeros((1, 0), dtype=np.intp)).all():
+                self.out.unsatisfiable = True
+
+    def _add(self, name: str, scope: tuple[int, ...], found: Table | None, check: Nogoods | Forbidden) -> None:
+        named = name or f"a constraint on {', '.join(self._show_variable(variable) for variable in scope)}"
+        self.out.restrictions.append(Restriction(named, scope, () if found is None else (found,), (), check))
 
     def _weights(self, body: tuple[tuple[int, int], ...]) -> dict[int, Weight]:
         """The weight of each value of each variable of a sum; values that are not named weigh nothing."""
         weight: dict[int, Weight] = {}
         for literal, value in body:
-            if abs(literal) not in self.place:
-                raise self._unread(f"a sum over {self._show((literal,))}")
             variable, index = self.place[abs(literal)]
             own = weight.setdefault(variable, np.zeros(len(self.out.values[variable]), dtype=np.int64))
             if literal < 0:  # every value but this one
@@ -235,15 +263,28 @@ class _Reader:
             own[index] += value
         return weight
 
-    def _at_most(self, most: int, weight: dict[int, Weight]) -> None:
+    def _at_most(self, most: int, weight: dict[int, Weight], name: str) -> None:
         """A sum of one weight a variable is at most `most`: a chain of tables over classes of partial sums.
 
         Two partial sums are alike if the same rests still fit, so a class is the number of rests that fit.
         """
-        variables = sorted(weight, key=lambda variable: len(np.unique(weight[variable])))
+        variables = tuple(sorted(weight, key=lambda variable: len(np.unique(weight[variable]))))
+        named = name or f"a bound on {', '.join(self._show_variable(variable) for variable in variables)}"
+        first = len(self.out.families)
+        tables = self._chain(most, weight, variables)
+        auxiliary = tuple(range(first, len(self.out.families)))
+        check = AtMost(most, weight)
+        self.out.restrictions.append(Restriction(named, tuple(sorted(weight)), tuple(tables), auxiliary, check))
+
+    def _chain(self, most: int, weight: dict[int, Weight], variables: tuple[int, ...]) -> list[Table]:
+        """The tables of a sum; none if there would be too many partial sums."""
+        tables: list[Table] = []
         rests = [np.zeros(1, dtype=np.int64)]
         for variable in reversed(variables[1:]):
-            sums = np.unique((rests[-1][:, None] + np.unique(weight[variable])[None, :]).ravel())
+            own = np.unique(weight[variable])
+            if len(rests[-1]) * len(own) > MOST_SUMS:
+                return []
+            sums = np.unique((rests[-1][:, None] + own[None, :]).ravel())
             rests.append(sums[sums <= most])
         rests.reverse()
         before: int | None = None
@@ -256,15 +297,16 @@ class _Reader:
             if variable == variables[-1]:
                 last = [there] if before is None else [here, there]
                 members = [variable] if before is None else [before, variable]
-                self.out.tables.append(table(members, np.stack(last, axis=1).astype(np.int32)))
-                return
+                tables.append(table(members, np.stack(last, axis=1).astype(np.int32)))
+                break
             number = self.out.add(("partial", most, *map(str, variables), variable), [int(c) for c in classes])
             columns = [there, inverse] if before is None else [here, there, inverse]
             members = [variable, number] if before is None else [before, variable, number]
-            self.out.tables.append(table(members, np.stack(columns, axis=1).astype(np.int32)))
+            tables.append(table(members, np.stack(columns, axis=1).astype(np.int32)))
             worst = np.zeros(len(classes), dtype=np.int64)  # any member stands for its class
             worst[inverse] = sums[here, there]
             before, partial = number, worst
+        return tables
 
     # -- definitions -----------------------------------------------------------------------------------------------
 
@@ -309,11 +351,13 @@ class _Reader:
         self.out.tables.append(table((left, right, merged), rows))
         return merged
 
-    # -- errors ----------------------------------------------------------------------------------------------------
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    def _show_variable(self, variable: int) -> str:
+        return text(self.out.families[variable][1])
 
     def _show(self, body: Iterable[int]) -> str:
-        names = {atom.literal: str(atom.symbol) for atom in self.symbols}
-        return ", ".join(("not " if one < 0 else "") + names.get(abs(one), "an auxiliary atom") for one in body)
+        return ", ".join(("not " if one < 0 else "") + self.names.get(abs(one), "an auxiliary atom") for one in body)
 
     def _unread(self, what: str) -> InternalError:
         return InternalError(f"the ground program has a rule of none of the five shapes: {what}")

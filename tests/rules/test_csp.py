@@ -115,3 +115,14 @@ def test_what_overflows_is_no_program_and_never_passes_a_capacity():
 def test_a_term_that_overflows_is_a_violation():
     facts = "knob(x; y). candidate(x, (1; 65536)). candidate(y, 1). constraint(c, at_most(5)). "
     assert [one["x"] for one in solutions(facts + "part(c, 65536, x). part(c, -65535, y).")] == ["1"]
+
+
+def test_values_below_zero_count_below_zero():
+    facts = "knob(x; y). candidate(x, (1; 2)). candidate(y, 2). constraint(c, sum(s, -2)). part(c, 1, x). "
+    facts += "constraint(m, at_most(-3)). part(m, 1, s). part(m, -1, y)."
+    assert [(one["x"], one["s"]) for one in solutions(facts)] == [("1", "-1")]
+
+
+def test_many_workers_with_many_rounds_are_busy():
+    facts = "knob(x). candidate(x, (1; 300000; 200000000)). constraint(c, balanced(x, 200000, 80))."
+    assert [one["x"] for one in solutions(facts)] == ["1", "200000000"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import clingo
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from heron_asp.resources import rules_folder
 from heron_asp.space.circuit import Circuit
+from heron_asp.space.compiled import compile_program
 from heron_asp.space.ground import ground
 from heron_asp.space.table import Table, TooLargeError, codes, table
 from heron_asp.terms import Term, add_facts, fact, from_symbol
@@ -84,7 +86,9 @@ def test_counts_equal_enumeration(facts: list[Term], data) -> None:
     if program.unsatisfiable:
         assert not models
         return
-    circuit = Circuit([len(values) for values in program.values], program.tables)
+    compiled = compile_program(program, 100_000)
+    circuit = compiled.circuit
+    assert compiled.exact
     assert circuit.count() == len(models)
     variables = {family[1]: number for number, family in enumerate(program.families) if family[0] == "value"}
     pinned = data.draw(st.sampled_from(sorted(variables, key=str)))
@@ -101,6 +105,36 @@ def test_counts_equal_enumeration(facts: list[Term], data) -> None:
         counted = Counter(model[pinned] for model in models)
         for value, got in zip(program.values[number], share, strict=True):
             assert got == pytest.approx(counted[value] / len(models))
+        scores = {n: np.arange(len(program.values[n])) * (1.5 if n == number else -1.0) for n in variables.values()}
+        row, best = circuit.best(scores)
+        assert best == pytest.approx(sum(scores[n][row[n]] for n in scores))
+        positions = {name: {v: i for i, v in enumerate(program.values[n])} for name, n in variables.items()}
+        assert best == pytest.approx(
+            max(sum(scores[variables[name]][positions[name][v]] for name, v in one.items()) for one in models)
+        )
+
+
+@given(problems(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_a_small_circuit_leaves_out_is_rejected(facts: list[Term], data) -> None:
+    """Any set of restrictions may be left out: what is drawn are solutions, and all of them can be drawn."""
+    program = ground(control(facts))
+    if program.unsatisfiable:
+        return
+    full = compile_program(program, 100_000)
+    tabled = [one for one in program.restrictions if one.tables]
+    outside = data.draw(st.lists(st.sampled_from(tabled), unique_by=id)) if tabled else []
+    left = [one if one not in outside else replace(one, tables=()) for one in program.restrictions]
+    loose = compile_program(replace(program, restrictions=left), 100_000)
+    assert loose.exact == (not outside)
+    assert loose.bound() >= full.bound()
+    auxiliary = {variable for one in outside for variable in one.auxiliary}
+    kept = [v for v in range(len(program.values)) if v not in auxiliary]
+    drawn = {tuple(row[kept]) for row in loose.draw(400, np.random.default_rng(0))}
+    every = {tuple(row[kept]) for row in full.draw(4000, np.random.default_rng(1))} if full.bound() else set()
+    assert drawn <= every if full.bound() <= 100 else True
+    if full.bound():
+        assert loose.acceptance == pytest.approx(full.bound() / loose.bound(), abs=0.02)
 
 
 def test_samples_are_uniform() -> None:
@@ -108,7 +142,7 @@ def test_samples_are_uniform() -> None:
     facts += [fact("candidate", "whole", 36), fact("constraint", 1, fact("product", "whole"))]
     facts += [fact("factor", 1, name) for name in ("a", "b", "c")]
     program = ground(control(facts))
-    circuit = Circuit([len(values) for values in program.values], program.tables)
+    circuit = compile_program(program, 100_000).circuit
     count = circuit.count()
     assert count == len(enumerate_all(facts)) == 30 + 36
     draws = 40 * count
