@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,27 +41,23 @@ class Features:
                 values.setdefault(variable, {}).update(dict.fromkeys(domain))
         self.sketches = [part.name for part in space]
         self.variables = [v for v, domain in values.items() if len(domain) > 1 and is_shown(v)]
-        self.codes: dict[Value, dict[Value, int]] = {
-            variable: {value: place for place, value in enumerate(sorted(values[variable], key=text))}
-            for variable in self.variables
-            if any(not isinstance(value, int) for value in values[variable])
-        }
+        self._codes = [(variable, _numbers(values[variable])) for variable in self.variables]
 
     def rows(self, candidates: Sequence[Candidate]) -> Floats:
         """Shape (candidates, variables + 1)."""
         return np.array([self._row(candidate) for candidate in candidates]).reshape(len(candidates), -1)
 
     def _row(self, candidate: Candidate) -> list[float]:
-        row = []
-        for variable in self.variables:
-            value = candidate.values.get(variable)
-            if value is None:
-                row.append(np.nan)
-            elif variable in self.codes:
-                row.append(float(self.codes[variable].get(value, -1)))
-            else:
-                row.append(float(value) if isinstance(value, int) else np.nan)
+        values = candidate.values
+        row = [numbers.get(values.get(variable), np.nan) for variable, numbers in self._codes]
         return [*row, float(self.sketches.index(candidate.sketch))]
+
+
+def _numbers(domain: Iterable[Value]) -> dict[Value | None, float]:
+    """A number for each value of a variable."""
+    if all(isinstance(value, int) for value in domain):
+        return {value: float(value) for value in domain if isinstance(value, int)}
+    return {value: float(place) for place, value in enumerate(sorted(domain, key=text))}
 
 
 class BoostedTrees:

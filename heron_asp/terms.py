@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias, Union
 
 import clingo
@@ -25,11 +26,24 @@ class Term:
 
     name: str
     arguments: tuple[Value, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.name, self.arguments)))
+
+    def __hash__(self) -> int:
+        """Known from the start: terms are the keys of everything."""
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Term], tuple[str, tuple[Value, ...]]]:
+        """A hash is only right in the process that made it."""
+        return Term, (self.name, self.arguments)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(text, self.arguments))})"
 
 
+@lru_cache(maxsize=2**16)
 def text(value: Value) -> str:
     """A value as a rule file writes it, with a space after commas."""
     if isinstance(value, tuple):

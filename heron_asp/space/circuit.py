@@ -9,18 +9,53 @@ compilation: a multi-valued d-DNNF.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from heron_asp.space.alias import Alias, without_aliases
 from heron_asp.space.elimination import Bucket, smallest, without_constants
 from heron_asp.space.table import Index, Table, arc_consistent
 
 Weights = Mapping[int, npt.NDArray[np.float64]]
 Floats = npt.NDArray[np.float64]
+_MOST_LISTED = 2_000_000  # rows of a circuit that is kept as lists as well
+_FEW = 4  # samples that are faster drawn one by one
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A bucket as lists, which are faster to index one by one than arrays.
+
+    Attributes:
+        variable, values, references: as in the bucket.
+        start: first row of each group and the number of rows; None where every group has one row.
+        below: for each row the share of its group's weight up to it.
+    """
+
+    variable: int
+    values: list[int]
+    start: list[int] | None
+    below: list[float]
+    references: tuple[tuple[int, list[int]], ...]
+
+    @staticmethod
+    def of(bucket: Bucket, rows: Floats) -> _Listed:
+        references = tuple((child, group.tolist()) for child, group in bucket.references)
+        if bucket.functional:
+            return _Listed(bucket.variable, bucket.values.tolist(), None, [], references)
+        start = [*bucket.start.tolist(), len(rows)]
+        below: list[float] = []
+        for first, last in pairwise(start):
+            partial = rows[first:last].cumsum()
+            below += (partial / partial[-1]).tolist()
+        return _Listed(bucket.variable, bucket.values.tolist(), start, below, references)
 
 
 @dataclass(frozen=True)
@@ -53,8 +88,11 @@ class Circuit:
         self.satisfiable = all(mask.any() for mask in self.alive)
         self.buckets: list[Bucket] = []
         self._base: Pass | None = None
+        self.aliases: dict[int, Alias] = {}
         if self.satisfiable:
-            self.buckets = smallest(self.domain, without_constants(reduced, self.alive), self.alive, limit, restarts)
+            kept, self.aliases = without_aliases(without_constants(reduced, self.alive), self.domain)
+            variables = [variable for variable in range(len(self.domain)) if variable not in self.aliases]
+            self.buckets = smallest(self.domain, kept, self.alive, variables, limit, restarts)
             self.satisfiable = all(len(bucket.values) for bucket in self.buckets)
         roots = set(range(len(self.buckets)))
         for bucket in self.buckets:
@@ -73,13 +111,30 @@ class Circuit:
         base = self.up(weights or {})
         if base.total < 2**53:
             return int(base.total)
-        return int(self._up(weights or {}, None, exact=True).total)
+        return int(self._up(self._of_roots(weights or {}), None, exact=True).total)
 
     def up(self, weights: Weights) -> Pass:
         """The upward pass; only what the weights touch is computed anew."""
         if self._base is None:
             self._base = self._up({}, None, exact=False)
-        return self._up(weights, self._base, exact=False) if weights else self._base
+        return self._up(self._of_roots(weights), self._base, exact=False) if weights else self._base
+
+    def _of_roots(self, weights: Weights) -> Weights:
+        """Weights of variables that have an equal one, moved to that one."""
+        if self.aliases.keys().isdisjoint(weights):
+            return weights
+        moved = {variable: weight for variable, weight in weights.items() if variable not in self.aliases}
+        for variable, alias in self.aliases.items():
+            if variable in weights:
+                weight = alias.spread(weights[variable], 0.0)
+                moved[alias.root] = weight * moved[alias.root] if alias.root in moved else weight
+        return moved
+
+    def _fill(self, values: Index) -> Index:
+        """Value indices with those of equal variables."""
+        for variable, alias in self.aliases.items():
+            values[:, variable] = alias.index[values[:, alias.root]]
+        return values
 
     def _up(self, weights: Weights, base: Pass | None, exact: bool) -> Pass:
         rows: list[Any] = []
@@ -119,6 +174,8 @@ class Circuit:
         state = self.up(weights or {})
         if state.total == 0:
             return np.zeros((0, len(self.domain)), dtype=np.intp)
+        if number <= _FEW and self.rows <= _MOST_LISTED:
+            return np.array([self._one(rng, state) for _ in range(number)], dtype=np.intp)
         values = np.zeros((number, len(self.domain)), dtype=np.intp)
         group: list[Any] = [np.zeros(number, dtype=np.intp)] * len(self.buckets)
         for position in reversed(range(len(self.buckets))):
@@ -129,7 +186,50 @@ class Circuit:
             values[:, bucket.variable] = bucket.values[row]
             for child, reference in bucket.references:
                 group[child] = reference[row]
-        return values
+        return self._fill(values)
+
+    def _one(self, rng: np.random.Generator, state: Pass) -> list[int]:
+        """A single solution, without the cost of numpy's calls where there is nothing to choose."""
+        constants, listed = self._listed
+        row = constants.copy()
+        group = [0] * len(self.buckets)
+        uniform = rng.random(len(listed)).tolist()
+        for number, (position, one) in enumerate(listed):
+            at = group[position]
+            if one.start is not None:
+                first, last = one.start[at], one.start[at + 1]
+                if last - first == 1:
+                    at = first
+                elif state is self._base:
+                    at = bisect_right(one.below, uniform[number], first, last - 1)
+                else:
+                    partial = state.rows[position][first:last].cumsum()
+                    below = min(uniform[number] * partial[-1], np.nextafter(partial[-1], 0))
+                    at = first + int(partial.searchsorted(below, "right"))
+            row[one.variable] = one.values[at]
+            for child, reference in one.references:
+                group[child] = reference[at]
+        for variable, root, index in self._listed_aliases:
+            row[variable] = index[row[root]]
+        return row
+
+    @cached_property
+    def _listed_aliases(self) -> list[tuple[int, int, list[int]]]:
+        return [(variable, alias.root, alias.index.tolist()) for variable, alias in self.aliases.items()]
+
+    @cached_property
+    def _listed(self) -> tuple[list[int], list[tuple[int, _Listed]]]:
+        """The values of variables that have one, and the buckets of the others from the last to the first."""
+        state = self.up({})
+        constants = [0] * len(self.domain)
+        listed: list[tuple[int, _Listed]] = []
+        for position in reversed(range(len(self.buckets))):
+            bucket = self.buckets[position]
+            if len(bucket.values) == 1 and not bucket.references:
+                constants[bucket.variable] = int(bucket.values[0])
+            else:
+                listed.append((position, _Listed.of(bucket, state.rows[position])))
+        return constants, listed
 
     def best(self, scores: Weights, weights: Weights | None = None) -> tuple[Index, float] | None:
         """The solution with the largest sum of scores, one a variable.
@@ -143,12 +243,17 @@ class Circuit:
         """
         if not self.satisfiable:
             return None
+        weights = self._of_roots(weights or {})
+        scores = dict(scores)
+        for variable, alias in self.aliases.items():
+            if variable in scores:
+                scores[alias.root] = scores.get(alias.root, 0.0) + alias.spread(scores[variable], -np.inf)
         rows: list[Floats] = []
         groups: list[Floats] = []
         for bucket in self.buckets:
             own = scores.get(bucket.variable)
             value = np.zeros(len(bucket.values)) if own is None else own[bucket.values].astype(np.float64)
-            pin = (weights or {}).get(bucket.variable)
+            pin = weights.get(bucket.variable)
             if pin is not None:
                 value = np.where(pin[bucket.values] > 0, value, -np.inf)
             for child, group in bucket.references:
@@ -167,7 +272,7 @@ class Circuit:
             values[bucket.variable] = bucket.values[row]
             for child, reference in bucket.references:
                 chosen[child] = int(reference[row])
-        return values, total
+        return self._fill(values[None, :])[0], total
 
     def marginals(self, weights: Weights | None = None) -> dict[int, Floats]:
         """For each variable the share of solutions that have each of its values."""
@@ -194,6 +299,10 @@ class Circuit:
             result[bucket.variable] = shares.astype(np.float64)
             for child, reference in bucket.references:
                 share[child] += np.bincount(reference, flow, minlength=len(share[child]))
+        for variable, alias in self.aliases.items():
+            found = alias.index >= 0
+            shares = np.bincount(alias.index[found], result[alias.root][found], minlength=self.domain[variable])
+            result[variable] = shares.astype(np.float64)
         return result
 
 

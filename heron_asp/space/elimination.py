@@ -39,7 +39,12 @@ class Bucket:
 
 
 def smallest(
-    domain: list[int], tables: list[Table], alive: list[npt.NDArray[np.bool_]], limit: int, restarts: int
+    domain: list[int],
+    tables: list[Table],
+    alive: list[npt.NDArray[np.bool_]],
+    variables: Sequence[int],
+    limit: int,
+    restarts: int,
 ) -> list[Bucket]:
     """The buckets of the best of a few elimination orders.
 
@@ -47,6 +52,7 @@ def smallest(
         domain: number of values of each variable.
         tables: constraints, arc-consistent.
         alive: for each variable, the values that are left.
+        variables: those to eliminate.
         limit: most rows of all buckets together.
         restarts: orders to try; fewer if one is small.
 
@@ -59,7 +65,7 @@ def smallest(
     for attempt in range(restarts):
         noise = 0.0 if attempt == 0 else 0.6
         try:
-            buckets = _Elimination(domain, tables, alive, best_rows).run(noise, generator)
+            buckets = _Elimination(domain, tables, alive, best_rows).run(variables, noise, generator)
         except TooLargeError:
             continue
         rows = sum(len(bucket.values) for bucket in buckets)
@@ -94,8 +100,8 @@ class _Elimination:
             self.users[variable][self._next] = None
         self._next += 1
 
-    def run(self, noise: float, generator: random.Random) -> list[Bucket]:
-        remaining = dict.fromkeys(range(len(self.domain)))
+    def run(self, variables: Sequence[int], noise: float, generator: random.Random) -> list[Bucket]:
+        remaining = dict.fromkeys(variables)
         cost = {variable: self._estimate(variable) for variable in remaining}
         while remaining:
             variable = min(remaining, key=lambda v: cost[v] * (1 + noise * generator.random()))

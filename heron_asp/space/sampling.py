@@ -46,6 +46,9 @@ def sample(
     Raises:
         HeronError: no program was found, and that is no proof that there is none.
     """
+    if len(parts) == 1 and parts[0].exact:  # the common case, without detours
+        weights = parts[0].weights(pins, weighting)
+        return [] if weights is None else _Source(parts[0], parts[0].compiled, weights).draw(number, rng)
     found: list[Candidate] = []
     for sources in _ways(parts, pins, weighting):
         exact = all(source.compiled.exact for source in sources)

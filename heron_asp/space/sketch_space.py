@@ -343,8 +343,14 @@ class SketchSpace:
 
     def candidate_of(self, row: npt.NDArray[np.intp]) -> Candidate:
         """The program of a row of value indices."""
-        values = {variable: self.program.values[number][row[number]] for variable, number in self.variables.items()}
+        indices = row.tolist()
+        values = {variable: known[indices[number]] for variable, number, known in self._columns}
         return Candidate(self.name, values, self._chosen)
+
+    @cached_property
+    def _columns(self) -> list[tuple[Value, int, list[Value]]]:
+        """Variables with their number and their values."""
+        return [(variable, number, self.program.values[number]) for variable, number in self.variables.items()]
 
     @cached_property
     def _chosen(self) -> tuple[Value, ...]:

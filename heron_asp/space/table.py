@@ -44,7 +44,7 @@ def table(scope: Sequence[int], rows: Sequence[Sequence[int]] | Rows) -> Table:
     return Table(tuple(distinct), np.unique(array, axis=0))
 
 
-def codes(rows: Rows, columns: Sequence[int], sizes: Sequence[int]) -> npt.NDArray[np.int64]:
+def codes(rows: Rows | Index, columns: Sequence[int], sizes: Sequence[int]) -> npt.NDArray[np.int64]:
     """One number for each row's values in some columns: equal numbers are equal values, in lexicographic order."""
     code = np.zeros(len(rows), dtype=np.int64)
     span = 1
