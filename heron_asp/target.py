@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import tomllib
@@ -39,7 +40,7 @@ class Memory(Strict):
     """A memory near the arithmetic. Bytes."""
 
     name: Name
-    capacity: int = Field(gt=0, le=_MOST)
+    capacity: int = Field(gt=0, le=_MOST, strict=True)
     source: str = ""
 
 
@@ -52,16 +53,33 @@ class Pays(Strict):
         evidence: the measurement or the argument behind it.
     """
 
-    value: int = Field(ge=0, le=_MOST)
+    value: int = Field(ge=0, le=_MOST, strict=True)
     meaning: str = Field(min_length=10)
     evidence: str = Field(min_length=10)
 
 
+class OtherPays(Strict):
+    """Another number for a rule of thumb of the family, which keeps its meaning."""
+
+    value: int = Field(ge=0, le=_MOST, strict=True)
+    meaning: str = ""
+    evidence: str = ""
+
+
 class Family(Strict):
-    """What the machines of a family share."""
+    """What the machines of a family share.
+
+    Attributes:
+        family: its name, also that of its folder of rules.
+        description: in a line.
+        limits: the numbers that the rules read of every machine, with their meaning.
+        pays: rules of thumb.
+        intrinsics: instructions.
+    """
 
     family: Name
     description: str
+    limits: Mapping[Name, str] = Field(default_factory=dict)
     pays: Mapping[Name, Pays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...]
 
@@ -79,7 +97,7 @@ class Machine(Strict):
         cpu_flags: as /proc/cpuinfo spells them, all that kernels may use.
         memories: innermost first; capacities in bytes.
         limits: numbers that the family's rules read, such as `vector_registers`.
-        pays: rules of thumb whose numbers differ from the family's.
+        pays: rules of thumb whose numbers differ from the family's; meaning and evidence may be left out.
         intrinsics: those that the family lacks or describes otherwise.
     """
 
@@ -91,8 +109,8 @@ class Machine(Strict):
     llvm_cpus: tuple[str, ...] = Field(min_length=1)
     cpu_flags: tuple[str, ...]
     memories: tuple[Memory, ...] = Field(min_length=1)
-    limits: Mapping[Name, Annotated[int, Field(gt=0, le=_MOST)]] = Field(default_factory=dict)
-    pays: Mapping[Name, Pays] = Field(default_factory=dict)
+    limits: Mapping[Name, Annotated[int, Field(gt=0, le=_MOST, strict=True)]] = Field(default_factory=dict)
+    pays: Mapping[Name, OtherPays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...] = ()
 
     @model_validator(mode="after")
@@ -138,7 +156,15 @@ class Target:
     @property
     def pays(self) -> dict[str, Pays]:
         """Rules of thumb; the machine's own numbers replace the family's."""
-        return {**self.shared.pays, **self.machine.pays}
+        other = {
+            name: Pays(
+                value=one.value,
+                meaning=one.meaning or self.shared.pays[name].meaning,
+                evidence=one.evidence or f"given by {self.path.name} without evidence",
+            )
+            for name, one in self.machine.pays.items()
+        }
+        return {**self.shared.pays, **other}
 
     @property
     def rules(self) -> tuple[Path, Path]:
@@ -194,7 +220,32 @@ def load_target(path: Path) -> Target:
             f"{path}: family = '{machine.family}': there is no {family_path}",
             suggestion(machine.family, family_names()),
         )
-    return Target(machine, _read(family_path, Family), path)
+    target = Target(machine, _read(family_path, Family), path)
+    _check_against_family(target)
+    return target
+
+
+def _check_against_family(target: Target) -> None:
+    """The machine has just the numbers that the family's rules read.
+
+    Raises:
+        HeronError: a limit is unknown or missing, a rule of thumb is unknown, or a CPU flag is misspelt.
+    """
+    machine, family = target.machine, target.shared
+    for name in machine.limits:
+        if name not in family.limits:
+            raise HeronError(f"{target.path}: unknown key 'limits.{name}'", suggestion(name, family.limits))
+    for name, meaning in family.limits.items():
+        if name not in machine.limits:
+            raise HeronError(f"{target.path}: key 'limits.{name}' is missing", f"{name}: {meaning}")
+    for name in machine.pays:
+        if name not in family.pays:
+            raise HeronError(f"{target.path}: unknown key 'pays.{name}'", suggestion(name, family.pays))
+    needed = {flag for intrinsic in target.intrinsics.values() for flag in intrinsic.requires}
+    for flag in needed - set(machine.cpu_flags):
+        near = difflib.get_close_matches(flag, set(machine.cpu_flags) - needed, n=1, cutoff=0.9)
+        if near:
+            raise HeronError(f"{target.path}: cpu_flags: '{near[0]}' is no flag of the family", f"did you mean '{flag}'?")
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:

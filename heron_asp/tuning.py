@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 CONTENDERS = 5  # candidates that are measured again, interleaved
 TIE = 0.01  # a difference below this is noise
-ABOVE_PEAK = 0.02  # noise of the peak, which is measured too: only what is faster by more is an error
+ABOVE_PEAK = 0.02  # noise of the peak, which is measured too: only what is faster by more is suspect
+PEAKS = 8  # measurements of a peak that a busy machine hides
+ROUNDS = 4  # of a suspect program and the peak in turn: faster in every one of them is an error
 HOPELESS = 24  # consecutive failures from the start after which a run ends
 
 
@@ -85,7 +87,8 @@ class Outcome:
         seconds: of one call of the best.
         ties: candidates within 1 % of the best.
         statuses: how many trials ended how.
-        peak: operations a second of the intrinsic.
+        peak: operations a second of the intrinsic; None where there is none, or it could not be measured.
+        warning: what was odd about the run, empty if nothing.
         exhausted: the space has no further programs.
         interrupted: Ctrl-C ended the run.
         wall_seconds: of this session.
@@ -98,6 +101,7 @@ class Outcome:
     ties: list[Candidate] = field(default_factory=list)
     statuses: dict[str, int] = field(default_factory=dict)
     peak: float | None = None
+    warning: str = ""
     exhausted: bool = False
     interrupted: bool = False
     wall_seconds: float = 0.0
@@ -122,6 +126,7 @@ class Outcome:
             "best": best,
             "trials": {str(status): self.statuses.get(str(status), 0) for status in Status},
             "peak_gops": self.peak / 1e9 if self.peak else None,
+            "warning": self.warning,
             "wall_seconds": self.wall_seconds,
             "run": str(self.run) if self.run else None,
             "operator": self.task.operator.label,
@@ -217,12 +222,14 @@ class _Run:
         except KeyboardInterrupt:
             outcome.interrupted = True
             self._choose(outcome, [])
+        wrong = self._compare_with_peak(outcome)
         outcome.peak = self.peak
         outcome.statuses = dict(self.statuses)
         outcome.wall_seconds = time.monotonic() - self.start
         if outcome.best is not None and not outcome.interrupted:
             write_whole(self.directory.result_file, outcome.to_json())
-            self._compare_with_peak(outcome)
+        if wrong:
+            raise InternalError(wrong)
         return outcome
 
     def _search(self) -> bool:
@@ -303,21 +310,37 @@ class _Run:
         times: list[list[float]] = []
         if self.options.confirm and len(contenders) > 0:
             times = self.device.compare(contenders, self.options.confirm)
-        after = self.device.peak()
-        if self.peak is not None and after is not None:
-            self.peak = max(self.peak, after)
+        self._measure_peak()
         self._choose(outcome, times)
 
-    def _compare_with_peak(self, outcome: Outcome) -> None:
-        """Refuses a best program above the peak; called last, so that the run is recorded whatever the peak."""
-        if outcome.seconds is None or self.peak is None:
-            return
+    def _measure_peak(self) -> float:
+        """Measures the peak once more; the highest so far is the peak."""
+        again = self.device.peak()
+        self.peak = again if self.peak is None or again is None else max(self.peak, again)
+        return again or 0.0
+
+    def _compare_with_peak(self, outcome: Outcome) -> str:
+        """Compares the best program with the peak: what is wrong if it is truly above it, empty if it is not.
+
+        A busy machine may have hidden the peak: it is measured again, then in turn with the program.
+        """
+        if outcome.best is None or outcome.seconds is None or self.peak is None or outcome.interrupted:
+            return ""
         speed = self.task.operator.operations / outcome.seconds
-        if speed > self.peak * (1 + ABOVE_PEAK):
-            raise InternalError(
-                f"the best program runs at {speed / 1e9:.0f} GOP/s, above the measured peak of {self.peak / 1e9:.0f}: "
-                "one of the two kernels is wrong"
-            )
+        for _ in range(PEAKS):
+            if speed <= self.peak * (1 + ABOVE_PEAK):
+                return ""
+            self._measure_peak()
+        for _ in range(ROUNDS):
+            ((seconds,),) = self.device.compare([outcome.best], 1)
+            if self.task.operator.operations / seconds <= self._measure_peak() * (1 + ABOVE_PEAK):
+                said = f"the machine was too busy to measure the peak (best {self.peak / 1e9:.0f} GOP/s)"
+                outcome.warning, self.peak = said, None
+                return ""
+        return (
+            f"the best program runs at {speed / 1e9:.0f} GOP/s, above the measured peak of {self.peak / 1e9:.0f}: "
+            "one of the two kernels is wrong"
+        )
 
     def _ranking(self) -> list[tuple[Candidate, float]]:
         ran = [(candidate, m.seconds) for candidate, m in self.done if m.seconds is not None]

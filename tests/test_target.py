@@ -34,6 +34,11 @@ def test_every_shipped_target_loads() -> None:
         ('family = "dlboost"', 'family = "dlbost"', "family = 'dlbost'", "did you mean 'dlboost'?"),
         ("[compiler]", "[compiler", "not TOML", ""),
         ("vector_registers = 32", "vector_registers = 99_999_999_999", "limits.vector_registers", ""),
+        ("vector_registers = 32", 'vector_registers = "32"', "limits.vector_registers", ""),
+        ("vector_registers", "vector_register", "'limits.vector_register'", "did you mean 'vector_registers'?"),
+        ("vector_registers = 32", "", "key 'limits.vector_registers' is missing", "vector registers of a core"),
+        ("[limits]", "[pays.l3]\nvalue = 1\n[limits]", "unknown key 'pays.l3'", "'l2'"),
+        ("avx512_vnni", "avx512_vnnni", "'avx512_vnnni' is no flag", "did you mean 'avx512_vnni'?"),
     ],
 )
 def test_mistakes_in_a_target(tmp_path: Path, old: str, new: str, message: str, hint: str) -> None:
@@ -99,3 +104,11 @@ def test_machine_values() -> None:
     assert (tvm_vector("s32x16"), tvm_vector("u16x32"), tvm_vector("bf16x2")) == ("int32x16", "uint16x32", "uint16x2")
     with pytest.raises(ValueError, match="is not a machine value"):
         vector_bits("q7x3")
+
+
+def test_a_machine_has_numbers_of_its_own_for_rules_of_thumb(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(ZEN4 + "\n[pays.registers]\nvalue = 3\n")
+    mine, shared = resolve_target(str(file)).pays["registers"], resolve_target("zen4").pays["registers"]
+    assert (mine.value, mine.meaning) == (3, shared.meaning)
+    assert mine.evidence == "given by mine.toml without evidence"

@@ -130,13 +130,15 @@ def _print(task: Task, found: dict[str, Any]) -> None:
     for one in found["sketches"]:
         notes = [] if one["tensorized"] else ["not tensorized"]
         if one["set_aside_by"]:
-            notes.append(_aside(task, one["set_aside_by"]))
+            notes.append("set aside")
         if not one["exact"]:
             share = f"{100 * one['acceptance']:.1f} % of the samples"
             notes.append(f"{share} satisfy {', '.join(one['rejecting'])}, the rest are drawn anew")
         count = common.large(one["programs"], one["exact"])
         table.add_row(one["name"], count, str(one["variables"]), str(one["constraints"]), "; ".join(notes))
     console.print(table)
+    for name in dict.fromkeys(one["set_aside_by"] for one in found["sketches"] if one["set_aside_by"]):
+        console.print(_aside(task, name), highlight=False)
     rules = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())
     console.print(f"constraints by rule: {rules}")
     if found["conflict"]:

@@ -75,9 +75,10 @@ def _llvm() -> list[Finding]:
 
 def _targets() -> list[Finding]:
     from heron_asp.host import missing_flags, resolve_target
+    from heron_asp.resources import rules_folder, targets_folder
     from heron_asp.target import target_names
 
-    findings = []
+    findings = [Finding("rules", True, str(rules_folder())), Finding("targets", True, str(targets_folder()))]
     for name in target_names():
         target = resolve_target(name)
         missing = missing_flags(target)

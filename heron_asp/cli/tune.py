@@ -206,7 +206,7 @@ def _best(now: Progress) -> str:
     if now.best is None:
         return "no correct program yet"
     speed = now.operations / now.best
-    share = f" = {100 * speed / now.peak:.1f} % of the peak" if now.peak else ""
+    share = f" = {100 * speed / now.peak:.1f} % of the peak" if now.peak and speed <= now.peak * 1.02 else ""
     return f"best {now.best * 1e6:.1f} us, {speed / 1e9:.1f} GOP/s{share}"
 
 
@@ -235,4 +235,6 @@ def _print(outcome: Outcome) -> None:
         console.print(f"  {best['key']}")
         if best["ties"]:
             console.print(f"  {len(best['ties'])} other programs are within 1 %: a tie")
+    if data["warning"]:
+        console.print(f"note: {data['warning']}; no share of it is given")
     console.print(f"{data['wall_seconds']:.1f} s, recorded in {data['run']}")

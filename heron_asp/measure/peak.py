@@ -34,7 +34,7 @@ class PeakProgram:
     operands: tuple[tuple[str, tuple[int, ...]], ...]
     target: Any
 
-    def measure(self, repeats: int = 10) -> float:
+    def measure(self, repeats: int = 25) -> float:
         """Operations a second: the best of several repetitions."""
         import tvm
 

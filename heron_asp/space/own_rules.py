@@ -20,7 +20,7 @@ from heron_asp.rulefile import SPACE, Statement, atoms, read_statements
 from heron_asp.sketch import Constraint
 from heron_asp.terms import Term, add_facts, fact
 
-_PASSED_ON = (ast.ASTType.Definition, ast.ASTType.Defined)
+_PASSED_ON = (ast.ASTType.Definition, ast.ASTType.Defined, ast.ASTType.Comment)
 _READ_ONLY = ("value", "enforced", "violated")
 
 

@@ -266,6 +266,24 @@ def test_a_program_above_the_peak_is_an_error_that_keeps_the_run(
     assert load_run(tmp_path / "run").result["best"]
 
 
+def test_a_peak_that_a_busy_machine_hides_is_measured_again(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
+    class Busy(ReplayDevice):
+        """Half the peak, until it was asked often enough."""
+
+        asked = 0
+
+        def peak(self) -> float:
+            self.asked += 1
+            return 1e14 if self.asked > self.patience else 1e9
+
+    for patience, warned in ((6, False), (11, True)):
+        busy = Busy(device.table, "made up", 1e9)
+        busy.patience = patience
+        outcome = tune(task, busy, TuneOptions(5, 5), RunDirectory(tmp_path / f"run{patience}"))
+        assert (outcome.peak is None) == warned
+        assert bool(outcome.warning) == warned
+
+
 def test_runs_that_name_no_sketch_are_read(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
     tune(task, device, TuneOptions(5, 5), RunDirectory(tmp_path / "run"))
     trials = read_trials(tmp_path / "run")

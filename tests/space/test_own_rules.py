@@ -84,8 +84,10 @@ def test_counts_equal_enumeration(tmp_path_factory, rules: str) -> None:
 def test_three_tiles_together(zen4: Target, tmp_path: Path) -> None:
     rules = """
     #program space.
+    % comments are welcome
+    %* as are blocks of them *%
     :- value(tile(Block, Axis, task), T), value(tile(Block, Axis, block), B), value(tile(Block, Axis, register), R),
-       T * B * R > 8, T > 1.
+       T * B * R > 8, T > 1.  % and at the end of a line
     """
     task = task_with(zen4, tmp_path, rules)
     assert 0 < task.space.size < Task(operator("gemm", SHAPE), zen4).space.size
@@ -100,7 +102,10 @@ def test_a_constraint_is_named_and_lifted_by_its_line(zen4: Target, tmp_path: Pa
 
 
 def test_rules_read_what_the_sketch_derived(zen4: Target, tmp_path: Path) -> None:
-    rules = "#program space.\n:- tile(Block, Axis, register), axis(Block, Axis, _, Extent), value(tile(Block, Axis, register), Extent).\n"
+    rules = """
+    #program space.
+    :- tile(Block, Axis, register), axis(Block, Axis, _, Extent), value(tile(Block, Axis, register), Extent).
+    """
     task = task_with(zen4, tmp_path, rules)
     assert task.space.count({parse("tile(c, m, register)"): frozenset({12})}) == 0
     assert task.space.size > 0
