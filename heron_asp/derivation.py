@@ -10,6 +10,7 @@ import clingo
 
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import HeronError, InternalError
+from heron_asp.limits import SpaceLimits
 from heron_asp.resources import rule_files
 from heron_asp.sketch import Sketch, sketch_from
 from heron_asp.target import Target
@@ -59,6 +60,7 @@ def derive(
     extra_rules: Sequence[Path] = (),
     relaxed: Sequence[str] = (),
     padding: bool = True,
+    limits: SpaceLimits | None = None,
 ) -> Derivation:
     """Derives the sketches of an operator on a target.
 
@@ -69,6 +71,7 @@ def derive(
         extra_rules: further rule files.
         relaxed: rules of thumb that are lifted, by their names in the target.
         padding: whether axes may be padded.
+        limits: what further rule files may take; the others are known to be small.
 
     Raises:
         HeronError: a rule file does not parse.
@@ -77,10 +80,13 @@ def derive(
     facts = [*block.facts(), *target.facts(), fact("threads", threads)]
     facts += [] if padding else [fact("no_padding")]
     facts = [one for one in facts if not (one.name == "pays" and one.arguments[0] in relaxed)]
-    models = _answer_sets(facts, [*rule_files(*target.rules), *extra_rules])
-    if not models:
+    files = [*rule_files(*target.rules), *extra_rules]
+    bounds = limits or SpaceLimits()
+    if not extra_rules:
+        bounds = SpaceLimits(bounds.memory, None)
+    sketches = bounds.call("deriving the sketches", lambda: sorted(_sketches(facts, files), key=_rank))
+    if not sketches:
         raise InternalError("the rules have no answer set: an S-rule failed where it should decline")
-    sketches = sorted(map(sketch_from, models), key=_rank)
     misfits: dict[Value, list[tuple[str, Value]]] = {}
     for name, way, role, axis, why in sketches[0].of("misfit"):
         misfits.setdefault((name, way, Term("unplayed", (role,))), []).append((text(axis), why))
@@ -96,7 +102,8 @@ def _rank(sketch: Sketch) -> tuple[bool, bool, str]:
     return (sketch.aside is not None, not sketch.tensorized, sketch.name)
 
 
-def _answer_sets(facts: Sequence[Term], files: Sequence[Path]) -> list[list[clingo.Symbol]]:
+def _sketches(facts: Sequence[Term], files: Sequence[Path]) -> list[Sketch]:
+    """One sketch an answer set."""
     messages: list[str] = []
     control = clingo.Control(["0", "--warn=all"], logger=lambda _code, message: messages.append(message))
     try:
@@ -108,8 +115,5 @@ def _answer_sets(facts: Sequence[Term], files: Sequence[Path]) -> list[list[clin
         raise HeronError("the rules cannot be grounded:\n" + ("\n".join(messages) or str(error))) from None
     if messages:
         raise HeronError("the rules give warnings, which are errors here:\n" + "\n".join(messages))
-    models: list[list[clingo.Symbol]] = []
     with control.solve(yield_=True) as handle:
-        for model in handle:
-            models.append(list(model.symbols(atoms=True)))
-    return models
+        return [sketch_from(model.symbols(atoms=True)) for model in handle]

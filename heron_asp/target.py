@@ -245,7 +245,9 @@ def _check_against_family(target: Target) -> None:
     for flag in needed - set(machine.cpu_flags):
         near = difflib.get_close_matches(flag, set(machine.cpu_flags) - needed, n=1, cutoff=0.9)
         if near:
-            raise HeronError(f"{target.path}: cpu_flags: '{near[0]}' is no flag of the family", f"did you mean '{flag}'?")
+            raise HeronError(
+                f"{target.path}: cpu_flags: '{near[0]}' is no flag of the family", f"did you mean '{flag}'?"
+            )
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:

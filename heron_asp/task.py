@@ -77,7 +77,9 @@ class Task:
         Raises:
             HeronError: something to relax does not exist.
         """
-        derivation = derive(self.block, self.target, self.threads, self.extra_rules, self.relaxed, self.padding)
+        derivation = derive(
+            self.block, self.target, self.threads, self.extra_rules, self.relaxed, self.padding, self.limits
+        )
         constraints = [constraint for sketch in derivation.sketches for constraint in sketch.constraints]
         constraints += self.own.as_constraints()
         known = {*self.target.pays, *(name for one in constraints for name in (one.name, one.rule))}

@@ -37,7 +37,7 @@ def test_every_shipped_target_loads() -> None:
         ("vector_registers = 32", 'vector_registers = "32"', "limits.vector_registers", ""),
         ("vector_registers", "vector_register", "'limits.vector_register'", "did you mean 'vector_registers'?"),
         ("vector_registers = 32", "", "key 'limits.vector_registers' is missing", "vector registers of a core"),
-        ("[limits]", "[pays.l3]\nvalue = 1\n[limits]", "unknown key 'pays.l3'", "'l2'"),
+        ("[limits]", "[pays.l3]\nvalue = 1\n[limits]", "unknown key 'pays.l3'", "l2, latency"),
         ("avx512_vnni", "avx512_vnnni", "'avx512_vnnni' is no flag", "did you mean 'avx512_vnni'?"),
     ],
 )

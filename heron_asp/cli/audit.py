@@ -163,16 +163,19 @@ def _print(found: dict[str, Any]) -> None:
         console.print(f"  {one['name']:<26} {one['origin']:<24} {values}{where}")
     console.print(f"\n{len(found['constraints'])} constraints")
     rule = ""
-    for one in sorted(found["constraints"], key=lambda c: (c["rule"], c["id"])):
+    for one in sorted(found["constraints"], key=lambda c: (c["kind"] == "own", c["rule"], c["id"])):
         if one["rule"] != rule:
             rule = one["rule"]
-            console.print(f"\n{rule.upper()}")
+            console.print(f"\n{rule if one['kind'] == 'own' else rule.upper()}")
         where = "" if len(one["sketches"]) == every else f"   (only {', '.join(one['sketches'])})"
-        console.print(f"  {one['id']:<28} {one['force']:<5} {one['text']}{where}")
+        console.print(f"  {one['id']:<24} {one['force']:<5} {one['text']}{where}")
         if one["step"]:
-            console.print(f"  {'':<28}       from {', '.join(one['step'])}")
-        if one["evidence"]:
-            console.print(f"  {'':<28}       {one['evidence']}")
+            console.print(f"  {'':<24}       from {', '.join(one['step'])}")
+    evidence = dict.fromkeys(one["evidence"] for one in found["constraints"] if one["evidence"])
+    if evidence:
+        console.print("\nRules of thumb (pays)")
+        for said in evidence:
+            console.print(f"  {said}")
     if "impact" in found:
         console.print(f"\n{found['programs']:,} programs; without")
         for one in found["impact"]:

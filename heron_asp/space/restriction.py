@@ -17,7 +17,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Body: TypeAlias = tuple[int, ...]
 Place: TypeAlias = tuple[int, int]  # a variable and the index of a value
 
-MOST_CELLS = 2**22
+MOST_CELLS = 2**22  # of a table of nogoods
+MOST_EVALUATED = 2**19  # cells of a table that is made by evaluating rules
 _CHUNK = 2**16
 
 
@@ -205,7 +206,7 @@ class Forbidden:
     def table(self) -> Table | None:
         """What it allows, None if that is too much to write down."""
         cells = np.prod([float(size) for size in self.sizes])
-        if cells > MOST_CELLS:
+        if cells > MOST_EVALUATED:
             return None
         kept = []
         for first in range(0, int(cells), _CHUNK):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import clingo
 import numpy as np
 import numpy.typing as npt
 
-from heron_asp.child import Report, run_in_child
-from heron_asp.errors import ExitCode, HeronError, InternalError
+from heron_asp.errors import HeronError
+from heron_asp.limits import SpaceLimits
 from heron_asp.resources import rule_files, rules_folder, suggestion
 from heron_asp.sketch import Constraint, Sketch
 from heron_asp.space.candidate import Candidate, Pins, Weighting, is_shown
@@ -25,26 +21,6 @@ from heron_asp.space.own_rules import OwnRules, enforced
 from heron_asp.space.sampling import sample
 from heron_asp.space.table import TooLargeError
 from heron_asp.terms import Term, Value, add_facts, fact, text, to_symbol
-
-_BYTES_A_ROW = 256  # of a circuit while it is compiled
-
-
-@dataclass(frozen=True)
-class SpaceLimits:
-    """What grounding and compiling a sketch may take.
-
-    Attributes:
-        memory: MiB.
-        seconds: of time; None to work in this process, without either limit being enforced from outside.
-    """
-
-    memory: int = 2_048
-    seconds: float | None = 120.0
-
-    @property
-    def rows(self) -> int:
-        """Rows of a circuit."""
-        return self.memory * 2**20 // _BYTES_A_ROW
 
 
 class SketchSpace:
@@ -124,22 +100,11 @@ class SketchSpace:
         Raises:
             HeronError: grounding or compiling takes more time or memory than it may.
         """
-        if self.limits.seconds is None:
-            return self._compile()
+        return self.limits.call(self._what, self._compile)
 
-        def work(report: Report) -> None:
-            _limit_memory(self.limits.memory)
-            try:
-                report("compiled", self._compile())
-            except HeronError as error:
-                report("refused", (error.message, error.hint, int(error.code)))
-
-        outcome = run_in_child(work, [self.limits.seconds])
-        compiled = outcome.value("compiled")
-        if compiled is not None:
-            found: Compiled = compiled
-            return found
-        raise self._failure(outcome.value("refused"), outcome.timed_out, outcome.value("error") or "")
+    @property
+    def _what(self) -> str:
+        return f"compiling the space of sketch '{self.name}'"
 
     def _compile(self) -> Compiled:
         messages: list[str] = []
@@ -148,26 +113,7 @@ class SketchSpace:
         try:
             return compile_program(program, self.limits.rows)
         except TooLargeError:
-            raise self._too_large() from None
-
-    def _failure(self, refused: Any, timed_out: bool, error: str) -> Exception:
-        if refused is not None:
-            message, hint, code = refused
-            return HeronError(message, hint, ExitCode(code))
-        if timed_out:
-            return HeronError(
-                f"the space of sketch '{self.name}' is not compiled after {self.limits.seconds:g} s",
-                "--space-seconds allows more; fewer tile levels, or extents with fewer divisors, need less",
-            )
-        if not error or "MemoryError" in error or "bad_alloc" in error:
-            return self._too_large()
-        return InternalError(f"compiling the space of sketch '{self.name}': {error}")
-
-    def _too_large(self) -> HeronError:
-        return HeronError(
-            f"the space of sketch '{self.name}' needs more than {self.limits.memory} MiB",
-            "--space-memory allows more; fewer tile levels, or extents with fewer divisors, need less",
-        )
+            raise self.limits.too_large(self._what) from None
 
     # -- what it holds ---------------------------------------------------------------------------------------------
 
@@ -278,7 +224,7 @@ class SketchSpace:
         try:
             return compile_program(self.program, self.limits.rows, domain)
         except TooLargeError:
-            raise self._too_large() from None
+            raise self.limits.too_large(self._what) from None
 
     def require_found(self, pins: Pins) -> None:
         """Raises a HeronError where no sample was found, and that is no proof that there is no program."""
@@ -381,10 +327,3 @@ def _raise_own(messages: list[str], own: OwnRules) -> None:
     about = [message for message in messages if any(message.startswith(f"{file}:") for file in files)]
     if about:
         raise HeronError("the rules give warnings, which are errors here:\n" + "\n".join(about))
-
-
-def _limit_memory(mebibytes: int) -> None:
-    """Lets this process take so much more memory than it has."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + mebibytes * 2**20
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from heron_asp.errors import InternalError
+from heron_asp.limits import SpaceLimits
 from heron_asp.sketch import Sketch
 from heron_asp.space.candidate import Candidate, Pins, Weighting
 from heron_asp.space.own_rules import OwnRules
 from heron_asp.space.sampling import sample
-from heron_asp.space.sketch_space import SketchSpace, SpaceLimits
+from heron_asp.space.sketch_space import SketchSpace
 
 
 class Space:
