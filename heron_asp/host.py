@@ -25,6 +25,15 @@ def cpu_flags() -> frozenset[str]:
     return frozenset()
 
 
+def available_bytes() -> int:
+    """Memory that processes can still take, in bytes."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    raise MissingError("/proc/meminfo does not say how much memory is available")
+
+
 def llvm_cpu() -> str:
     """LLVM's name of this machine."""
     from tvm.target import codegen

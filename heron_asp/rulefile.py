@@ -6,6 +6,7 @@ A file speaks of two stages. What stands before any `#program` takes part in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ def read_statements(path: Path) -> list[Statement]:
             return
         found.append(Statement(part, node, Path(begin.filename), begin.line))
 
+    _require_small_numbers(path)
     try:
         ast.parse_files([str(path)], take, logger=lambda _code, message: messages.append(message.strip()))
     except RuntimeError as failure:
@@ -69,6 +71,15 @@ def read_statements(path: Path) -> list[Statement]:
     for error in wrong:
         raise error
     return found
+
+
+def _require_small_numbers(path: Path) -> None:
+    """Clingo would take 4294967297 for 1."""
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        bare = re.sub(r'"(\\.|[^"\\])*"', "", line).partition("%")[0]
+        for digits in re.findall(r"(?<!\w)\d{10,}", bare):
+            if int(digits) >= 2**31:
+                raise HeronError(f"{path}:{number}: {digits} does not fit clingo's 32-bit integers")
 
 
 def require_safe(path: Path, allowed: Path, trusted: bool = False) -> None:

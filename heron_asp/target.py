@@ -66,20 +66,28 @@ class OtherPays(Strict):
     evidence: str = ""
 
 
+class Limit(Strict):
+    """A number that the family's rules read of every machine, and what it may be."""
+
+    meaning: str
+    least: int = Field(default=1, gt=0, le=_MOST, strict=True)
+    most: int = Field(default=_MOST, gt=0, le=_MOST, strict=True)
+
+
 class Family(Strict):
     """What the machines of a family share.
 
     Attributes:
         family: its name, also that of its folder of rules.
         description: in a line.
-        limits: the numbers that the rules read of every machine, with their meaning.
+        limits: the numbers that the rules read of every machine.
         pays: rules of thumb.
         intrinsics: instructions.
     """
 
     family: Name
     description: str
-    limits: Mapping[Name, str] = Field(default_factory=dict)
+    limits: Mapping[Name, Limit] = Field(default_factory=dict)
     pays: Mapping[Name, Pays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...]
 
@@ -235,9 +243,14 @@ def _check_against_family(target: Target) -> None:
     for name in machine.limits:
         if name not in family.limits:
             raise HeronError(f"{target.path}: unknown key 'limits.{name}'", suggestion(name, family.limits))
-    for name, meaning in family.limits.items():
+    for name, limit in family.limits.items():
         if name not in machine.limits:
-            raise HeronError(f"{target.path}: key 'limits.{name}' is missing", f"{name}: {meaning}")
+            raise HeronError(f"{target.path}: key 'limits.{name}' is missing", f"{name}: {limit.meaning}")
+        if not limit.least <= machine.limits[name] <= limit.most:
+            raise HeronError(
+                f"{target.path}: limits.{name} = {machine.limits[name]} is not in {limit.least}..{limit.most}",
+                f"{name}: {limit.meaning}",
+            )
     for name in machine.pays:
         if name not in family.pays:
             raise HeronError(f"{target.path}: unknown key 'pays.{name}'", suggestion(name, family.pays))

@@ -96,6 +96,9 @@ def parse(source: str) -> Value:
     Raises:
         HeronError: the text is not a ground term.
     """
+    too_large = next((number for number in re.findall(r"\d+", source) if int(number) >= 2**31), None)
+    if too_large:
+        raise HeronError(f"'{source}': {too_large} does not fit clingo's 32-bit integers")
     try:
         return from_symbol(clingo.parse_term(source, logger=lambda _code, _message: None))
     except RuntimeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,14 @@ class Case:
             f"{int(wrong.sum())} of {wrong.size} elements are wrong on {self.name} inputs, "
             f"the first at {where}: {result[where]} instead of {self.expected[where]}"
         )
+
+
+def bytes_needed(operator: Operator) -> int:
+    """About how much memory making the cases and checking a kernel on them takes at most, in bytes."""
+    inputs = sum(prod(spec.shape) for spec in operator.inputs)
+    outputs = prod(operator.result.shape)
+    kept = 3 * (inputs * max(spec.dtype.bytes for spec in operator.inputs) + outputs * 16)
+    return kept + 16 * inputs + 24 * outputs
 
 
 def cases(operator: Operator, seed: int = 0) -> list[Case]:

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 from heron_asp.child import Outcome, Report, run_in_child
-from heron_asp.errors import InternalError
-from heron_asp.measure.data import Case, cases
-from heron_asp.measure.kernel import Built, build, lowered_hash, use_threads
+from heron_asp.errors import ExitCode, HeronError, InternalError
+from heron_asp.host import available_bytes
+from heron_asp.measure.data import Case, bytes_needed, cases
+from heron_asp.measure.kernel import Built, build, lowered_hash, tvm_target, use_threads
 from heron_asp.measure.peak import peak_program
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.schedule.replay import Program
@@ -40,6 +41,15 @@ class LocalDevice:
     """This machine: a forked process for each candidate."""
 
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
+        tvm_target(task.target, task.threads)  # a mistake in the target is one error, not one a candidate
+        needed, free = bytes_needed(task.operator), available_bytes()
+        if needed > free:
+            raise HeronError(
+                f"{task.operator.label}: checking a program takes about {needed / 2**30:.1f} GiB of memory, "
+                f"{free / 2**30:.1f} GiB are free",
+                "smaller extents, or a machine with more memory",
+                ExitCode.MISSING,
+            )
         self.task = task
         self.limits = limits or Limits()
         self._last: tuple[str, Program] | None = None

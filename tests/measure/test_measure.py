@@ -191,3 +191,9 @@ def test_the_peak_is_in_registers(runnable: Target) -> None:
     device = LocalDevice(make_task(runnable, m=8, n=16, k=8))
     assert device.peak() > 1e10
     assert LocalDevice(make_task(runnable, dtype="f32f32f32", m=8, n=16, k=8)).peak() is None
+
+
+def test_what_does_not_fit_in_memory_is_refused_at_once(runnable: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heron_asp.measure.device.available_bytes", lambda: 2**30)
+    with pytest.raises(HeronError, match=r"checking a program takes about [0-9.]+ GiB of memory, 1.0 GiB are free"):
+        LocalDevice(make_task(runnable, m=65536, n=16384, k=64))

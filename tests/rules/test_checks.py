@@ -8,6 +8,7 @@ from heron_asp.errors import HeronError
 from heron_asp.operators import operator
 from heron_asp.target import Target
 from heron_asp.task import Task
+from heron_asp.terms import parse
 
 BECAUSE = "because(c6, few(Block), reorder(Block)) :- block(Block).\n"
 FEW = "constraint(c6, few(Block), at_most(8)) :- block(Block).\n"
@@ -45,3 +46,12 @@ def test_a_mistake_is_an_error(zen4: Target, tmp_path, rules: str, message: str)
     with pytest.raises(HeronError) as error:
         _ = Task(operator("gemm", {"m": 4, "n": 16, "k": 8}), zen4, extra_rules=[file]).space.size
     assert message in str(error.value)
+
+
+def test_numbers_beyond_clingo_are_refused(zen4: Target, tmp_path) -> None:
+    file = tmp_path / "own.lp"
+    file.write_text('% 99999999999 in a comment is fine\np("99999999999", x99999999999).\np(99999999999).\n')
+    with pytest.raises(HeronError, match=r"own.lp:3: 99999999999 does not fit"):
+        Task(operator("gemm", {"m": 4, "n": 16, "k": 8}), zen4, extra_rules=[file])
+    with pytest.raises(HeronError, match="4294967300 does not fit"):
+        parse("4294967300")
