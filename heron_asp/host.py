@@ -81,12 +81,16 @@ def resolve_target(said: str) -> Target:
         HeronError: there is no such target.
         MissingError: a family of which this host is no machine.
     """
-    if said.endswith(".toml") or "/" in said:
+    if (said.endswith(".toml") or "/" in said) and not Path(said).is_dir():
         return load_target(Path(said))
     if said in target_names():
         return load_target(targets_folder() / f"{said}.toml")
     if said in family_names():
         return _of_family(said)
+    if Path(said).is_dir():
+        raise HeronError(f"-t {said}: a directory", "name a TOML file, or one of " + ", ".join(target_names()))
+    if not target_names():
+        raise HeronError(f"there are no targets in {targets_folder()}", "HERON_ASP_TARGETS names this folder")
     raise HeronError(
         f"-t {said}: no such target",
         suggestion(said, [*target_names(), *family_names()]) + " or the path of a TOML file",

@@ -80,4 +80,7 @@ def _limit_memory(mebibytes: int) -> None:
     """Lets this process take so much more memory than it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + mebibytes * 2**20
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)  # by `ulimit -v`, say
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

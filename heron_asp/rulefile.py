@@ -51,6 +51,7 @@ def read_statements(path: Path) -> list[Statement]:
     messages: list[str] = []
     wrong: list[HeronError] = []  # clingo mangles what its callbacks raise
     part = DERIVATION
+    _require_text(path)
 
     def take(node: ast.AST) -> None:
         nonlocal part
@@ -80,6 +81,15 @@ def _require_small_numbers(path: Path) -> None:
         for digits in re.findall(r"(?<!\w)\d{10,}", bare):
             if int(digits) >= 2**31:
                 raise HeronError(f"{path}:{number}: {digits} does not fit clingo's 32-bit integers")
+
+
+def _require_text(path: Path) -> None:
+    """Clingo ends the process where its messages quote what is not UTF-8."""
+    try:
+        if path.is_file():
+            path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise HeronError(f"{path}: not text in UTF-8") from None
 
 
 def require_safe(path: Path, allowed: Path, trusted: bool = False) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heron_asp.errors import ExitCode, HeronError
+from heron_asp.errors import ExitCode, HeronError, MissingError
 from heron_asp.measure.result import Status
-from heron_asp.operators import operator
+from heron_asp.operators import Operator, operator
+from heron_asp.record import Header, Result, checked, read_json
+from heron_asp.resources import suggestion
 from heron_asp.space import Candidate, SketchSpace
-from heron_asp.store import Row, Trial, read_json, read_trials
+from heron_asp.store import Row, Trial, read_trials
 from heron_asp.target import load_target
 from heron_asp.task import Task
 from heron_asp.terms import Value, parse, text
@@ -36,16 +39,25 @@ class Run:
         """All recorded trials."""
         return read_trials(self.path)
 
+    @property
+    def operator(self) -> Operator:
+        """The operator that was tuned."""
+        with self._named():
+            return operator(self.header["operator"], self.header["shape"], self.header["dtype"])
+
     def task(self) -> Task:
         """The task that was tuned.
 
         Raises:
             HeronError: the rules or the target have changed since, so its programs may not be programs any more.
+            MissingError: a file of theirs is gone.
         """
-        target = load_target(Path(self.header["target_file"]))
-        made = operator(self.header["operator"], self.header["shape"], self.header["dtype"])
-        extra = [Path(path) for path in self.header["extra_rules"]]
-        task = Task(made, target, self.header["threads"], extra)
+        target, *extra = map(Path, (self.header["target_file"], *self.header["extra_rules"]))
+        for file in (target, *extra):
+            if not file.is_file():
+                raise MissingError(f"{self.path}: made with {file}, which does not exist any more", "tune it again")
+        with self._named():
+            task = Task(self.operator, load_target(target), self.header["threads"], extra)
         if task.key != self.header["key"]:
             raise HeronError(
                 f"{self.path}: made with other rules, target numbers or versions than today's", "tune it again"
@@ -58,8 +70,8 @@ class Run:
         Raises:
             HeronError: no trial was correct.
         """
-        if self.result and self.result["best"]:
-            best = self.result["best"]
+        best = (self.result or {}).get("best")
+        if best:
             return best["sketch"], best["values"], best["seconds"]
         ran = [
             (trial.measurement.seconds, trial)
@@ -71,16 +83,42 @@ class Run:
         seconds, trial = min(ran, key=lambda pair: pair[0])
         return trial.sketch, trial.values, seconds
 
+    def program(self, task: Task) -> tuple[Candidate, float]:
+        """The best program in the space of the run's task, and its seconds.
+
+        Raises:
+            HeronError: no trial was correct, or the space has no such program.
+        """
+        name, values, seconds = self.best()
+        part = next((one for one in task.space if one.name == name), None)
+        with self._named():
+            if part is None:
+                raise HeronError(f"there is no sketch '{name}'", suggestion(name, (one.name for one in task.space)))
+            return candidate_of(part, values), seconds
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors say of which run directory they are."""
+        try:
+            yield
+        except HeronError as error:
+            said = error.message.removeprefix(f"{self.path}: ")
+            raise HeronError(f"{self.path}: {said}", error.hint, error.code) from None
+
 
 def load_run(path: Path) -> Run:
     """Reads a run directory.
 
     Raises:
         MissingError: it is none.
+        HeronError: a file of it is broken.
     """
-    header = read_json(path / "run.json")
-    result = read_json(path / "result.json") if (path / "result.json").exists() else None
-    return Run(path, header, result)
+    try:
+        header = checked(read_json(path / "run.json"), Header, path / "run.json")
+    except MissingError as error:
+        raise MissingError(error.message, f"{path} is no run directory of heron-asp tune") from None
+    file = path / "result.json"
+    return Run(path, header, checked(read_json(file), Result, file) if file.exists() else None)
 
 
 def candidate_of(part: SketchSpace, values: Mapping[str, Any]) -> Candidate:

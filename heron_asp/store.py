@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heron_asp.errors import HeronError, MissingError
+from heron_asp.errors import HeronError
 from heron_asp.measure.result import Measurement
+from heron_asp.record import Finished, Started, checked, naming, parse_json, read_json
 
 Row = dict[str, Any]
 
@@ -67,8 +68,13 @@ class RunDirectory:
         """Creates the directory, or continues it.
 
         Raises:
-            HeronError: it exists and `resume` is not set; it records another task; another process has it open.
+            HeronError: it exists and `resume` is not set; it records another task; another process has it open; it
+                cannot be written.
         """
+        with naming(self.path):
+            self._open(header, resume)
+
+    def _open(self, header: Mapping[str, Any], resume: bool) -> None:
         if self.header_file.exists():
             if not resume:
                 raise HeronError(
@@ -77,10 +83,7 @@ class RunDirectory:
             self._compare(header)
         elif self.path.is_dir() and any(self.path.iterdir()):
             raise HeronError(f"{self.path} is not empty and holds no run", "give another --out DIR")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise HeronError(f"--out {self.path}: {error.strerror}") from None
+        self.path.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,10 +102,15 @@ class RunDirectory:
 
     def _compare(self, header: Mapping[str, Any]) -> None:
         recorded = read_json(self.header_file)
+        if not isinstance(recorded, dict):
+            raise HeronError(f"{self.header_file}: not a JSON object", "give another --out DIR")
         said = json.loads(json.dumps(header))
-        different = [key for key in said if key != "versions" and recorded.get(key) != said[key]]
+        missing = [key for key in said if key not in recorded]
+        if missing:
+            raise HeronError(f"{self.header_file}: no {', '.join(missing)}", "give another --out DIR")
+        different = [key for key in said if key != "versions" and recorded[key] != said[key]]
         if different:
-            lines = [f"{key}: recorded {recorded.get(key)}, asked {said[key]}" for key in different]
+            lines = [f"{key}: recorded {recorded[key]}, asked {said[key]}" for key in different]
             raise HeronError(f"{self.path} records another run:\n  " + "\n  ".join(lines), "give another --out DIR")
 
     def _cut_torn_line(self) -> None:
@@ -118,7 +126,7 @@ class RunDirectory:
     def append(self, row: Mapping[str, Any], file: str = "trials.jsonl") -> None:
         """Appends a row that survives a crash of the process (and, the file being synced, of the machine)."""
         line = json.dumps(row, separators=(",", ":")) + "\n"
-        with (self.path / file).open("ab") as out:
+        with naming(self.path / file), (self.path / file).open("ab") as out:
             out.write(line.encode())
             out.flush()
             os.fsync(out.fileno())
@@ -129,7 +137,11 @@ class RunDirectory:
 
 
 def read_trials(path: Path) -> dict[int, Trial]:
-    """All recorded trials of a run by number."""
+    """All recorded trials of a run by number.
+
+    Raises:
+        HeronError: a row is none of ours.
+    """
     found: dict[int, Trial] = {}
     for row in rows(path / "trials.jsonl"):
         measurement = None if row["event"] == "started" else Measurement.from_json(row)
@@ -143,39 +155,28 @@ def _started(row: Row) -> Trial:
 
 
 def rows(file: Path) -> Iterator[Row]:
-    """The whole rows of a JSON-lines file; half a line at its end is a write that was interrupted.
+    """The whole rows of the trials; half a line at the end is a write that was interrupted.
 
     Raises:
-        HeronError: a line in the middle is not JSON.
-    """
-    if not file.exists():
-        return
-    lines = file.read_text().split("\n")
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
-            raise HeronError(f"{file}:{number}: not JSON: {error.msg}") from None
-
-
-def read_json(file: Path) -> Row:
-    """A JSON file of a run directory.
-
-    Raises:
-        MissingError: it does not exist.
-        HeronError: it is not JSON.
+        HeronError: a line in the middle is no row.
     """
     try:
-        data: Row = json.loads(file.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingError(f"{file} does not exist", f"{file.parent} is no run directory of heron-asp tune") from None
-    except json.JSONDecodeError as error:
-        raise HeronError(f"{file}: not JSON: {error}") from None
-    return data
+        with naming(file):
+            lines = file.read_bytes().split(b"\n")
+    except HeronError:
+        if not file.exists():
+            return
+        raise
+    for number, line in enumerate(lines[:-1], start=1):
+        where = f"{file}:{number}"
+        row = parse_json(line, where)
+        finished = isinstance(row, dict) and row.get("event") == "finished"
+        yield checked(row, Finished if finished else Started, where)
 
 
 def write_whole(file: Path, data: Mapping[str, Any]) -> None:
     """Writes a file that is either whole or not there."""
     partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(data, indent=2) + "\n")
-    partial.replace(file)
+    with naming(file):
+        partial.write_text(json.dumps(data, indent=2) + "\n")
+        partial.replace(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -49,41 +50,74 @@ def _options(
 
 def main() -> None:
     """Runs the command line and exits with the code of `ExitCode`."""
+    if sys.stderr is None:  # closed by the caller
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Runs the command line and returns the exit code."""
+    if sys.stdout is None:
+        sys.stderr.write("error: standard output is closed\n")
+        return ExitCode.USAGE
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # the reader has gone, nothing more to say; rich makes the latter of it
+        code = ExitCode.OK
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        code = _tell(said, "", ExitCode.USAGE, arguments)
+    _settle()
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
         returned = app(arguments, standalone_mode=False)
+        if returned == ExitCode.INTERRUPTED and not isinstance(returned, ExitCode):
+            raise KeyboardInterrupt  # which typer takes for a number
         return returned if isinstance(returned, int) else ExitCode.OK
     except typer.TyperException as error:
-        error.show()  # type: ignore[attr-defined]
-        return ExitCode.USAGE
+        with contextlib.suppress(OSError):
+            error.show()  # type: ignore[attr-defined]
+        return _tell_json(error.format_message(), "-h lists the options", ExitCode.USAGE, arguments)
     except typer.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("interrupted\n")
-        return ExitCode.INTERRUPTED
+        return _tell("interrupted", "", ExitCode.INTERRUPTED, arguments)
     except HeronError as error:
-        _tell(error.message, error.hint, error.code, arguments)
-        return error.code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing more to say
-        return ExitCode.OK
+        return _tell(error.message, error.hint, error.code, arguments)
+    except MemoryError:
+        return _tell("out of memory", "ask for less, or on a larger machine", ExitCode.USAGE, arguments)
+    except OSError:  # told by `run`: standard output may be what failed
+        raise
     except InternalError as error:
-        _tell(
-            f"internal error: {error}", "this is a defect of heron_asp or of a rule file", ExitCode.INTERNAL, arguments
-        )
-        return ExitCode.INTERNAL
+        said = f"internal error: {error}"
+        return _tell(said, "this is a defect of heron_asp or of a rule file", ExitCode.INTERNAL, arguments)
     except Exception as error:  # the boundary of the program
         traceback.print_exc()
         said = f"internal error: {type(error).__name__}: {error}"
-        _tell(said, "this is a defect of heron_asp", ExitCode.INTERNAL, arguments)
-        return ExitCode.INTERNAL
+        return _tell(said, "this is a defect of heron_asp", ExitCode.INTERNAL, arguments)
 
 
-def _tell(message: str, hint: str, code: ExitCode, arguments: list[str]) -> None:
-    if "--json" in arguments:
-        sys.stdout.write(json.dumps({"error": message, "hint": hint, "exit_code": int(code)}) + "\n")
-    sys.stderr.write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+def _settle() -> None:
+    """Writes what is buffered; what cannot be written is dropped, or the interpreter would complain at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell(message: str, hint: str, code: ExitCode, arguments: list[str]) -> ExitCode:
+    """Says what is wrong, on standard error and, if asked, as JSON; returns the code."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+    return _tell_json(message, hint, code, arguments)
+
+
+def _tell_json(message: str, hint: str, code: ExitCode, arguments: list[str]) -> ExitCode:
+    with contextlib.suppress(OSError):
+        if "--json" in arguments:
+            sys.stdout.write(json.dumps({"error": message, "hint": hint, "exit_code": int(code)}) + "\n")
+    return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from heron_asp.task import Task
 
 NAME = "audit"
+_RULES = ("c1", "c2", "c3", "c4", "c5", "c6")
 
 
 def command(
@@ -53,6 +53,8 @@ def command(
         memory=space_memory,
         seconds=space_seconds,
     )
+    if rule is not None:
+        _require_rule(task, rule)
     found = examine(task, rule)
     if impact:
         found["impact"] = _impact(task)
@@ -62,6 +64,14 @@ def command(
         common.print_json(found)
     else:
         _print(found)
+
+
+def _require_rule(task: Task, rule: str) -> None:
+    from heron_asp.resources import suggestion
+
+    known = {*_RULES, *(constraint.rule for part in task.space for constraint in part.constraints)}
+    if rule.lower() not in known:
+        raise HeronError(f"--rule {rule!r}: no such rule", suggestion(rule.lower(), known))
 
 
 def _impact(task: Task) -> list[dict[str, Any]]:
@@ -79,14 +89,16 @@ def _compare(path: Path, found: dict[str, Any], json: bool) -> None:
     from rich.console import Console
 
     from heron_asp.impact import difference
+    from heron_asp.record import Audit, checked, read_json
 
     try:
-        before = json_format.loads(path.read_text())
-        different = difference(before, found)
-    except (ValueError, KeyError, TypeError) as error:
-        raise HeronError(f"{path}: not the output of audit --json: {error}") from None
-    if before["operator"] != found["operator"]:
-        raise HeronError(f"{path} is of {before['operator']}, not of {found['operator']}")
+        before = checked(read_json(path), Audit, path)
+    except HeronError as error:
+        raise HeronError(f"{path}: not the output of audit --json", error.message) from None
+    for key in ("operator", "target", "threads"):
+        if before[key] != found[key]:
+            raise HeronError(f"{path} is of {key} {before[key]}, not of {found[key]}")
+    different = difference(before, found)
     if json:
         common.print_json(asdict(different))
         return

@@ -62,9 +62,13 @@ def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
     from heron_asp.space import SketchSpace
 
     searched = {part.name: part for part in task.space if part.sketch.tensorized or not tensorized}
+    parts = [
+        searched.get(sketch.name) or SketchSpace(sketch, task.space_relaxed) for sketch in task.derivation.sketches
+    ]
+    common.require_variables(parts, pins)
     sketches: list[dict[str, Any]] = []
-    for sketch in task.derivation.sketches:
-        part = searched.get(sketch.name) or SketchSpace(sketch, task.space_relaxed)
+    for part in parts:
+        sketch = part.sketch
         programs = task.space.count_in(part, pins)
         sketches.append(
             {
@@ -87,10 +91,12 @@ def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
     if not any(sketch.tensorized for sketch in task.derivation.sketches):
         conflicts, remedies = untensorized(task)
     if programs == 0 and searched and not (tensorized and conflicts):
-        first = next(iter(searched.values()))
+        having = [part for part in searched.values() if pins.keys() <= part.variables.keys()]
+        first = next(iter(having or searched.values()))
         found = conflict(first, pins)
         if found:
             conflicts, remedies = sentences(found, task), list(found.remedies)
+        conflicts += common.foreign_values(parts, pins)
     constraints = {c.name: c for part in searched.values() for c in part.constraints}
     variables = {variable for part in searched.values() for variable in part.variables}
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,16 @@ import typer
 from heron_asp.errors import HeronError, InfeasibleError
 
 if TYPE_CHECKING:
-    from heron_asp.space import Pins
+    from heron_asp.space import Pins, SketchSpace
     from heron_asp.task import Task
+    from heron_asp.terms import Value
+
+MOST_THREADS = 256  # of an exported library: HERON_MOST_THREADS
+MOST_SECONDS = 1e6  # of a limit: neither inf nor nan
+_MOST_MEMORY = 2**20  # MiB
+_SHOWN_VALUES = 12
+_LONGEST_TERM = 200  # characters
+_LONGEST_SHAPE = 200  # characters
 
 OperatorName = Annotated[str, typer.Argument(help="Operator: gemm, batch_matmul or gemv.", show_default=False)]
 Shape = Annotated[str, typer.Option("--shape", "-s", help="Extents, e.g. m=1024,n=1024,k=1024.", show_default=False)]
@@ -29,7 +37,8 @@ TargetName = Annotated[
 ]
 DType = Annotated[str, typer.Option("--dtype", help="Types of activation, weight and accumulator.")]
 Threads = Annotated[
-    int, typer.Option("--threads", help="Threads of a kernel; 0: all that this process may use.", min=0)
+    int,
+    typer.Option("--threads", help="Threads of a kernel; 0: all that this process may use.", min=0, max=MOST_THREADS),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -54,8 +63,12 @@ NoPadding = Annotated[
     bool, typer.Option("--no-padding", help="Axes must fit as they are: to look what padding is needed for.")
 ]
 Trust = Annotated[bool, typer.Option("--trust-rules", help="Let --rules run #script and include from anywhere.")]
-SpaceMemory = Annotated[int, typer.Option("--space-memory", help="MiB that compiling a sketch may take.", min=16)]
-SpaceSeconds = Annotated[float, typer.Option("--space-seconds", help="Seconds that it may take.", min=0.1)]
+SpaceMemory = Annotated[
+    int, typer.Option("--space-memory", help="MiB that compiling a sketch may take.", min=16, max=_MOST_MEMORY)
+]
+SpaceSeconds = Annotated[
+    float, typer.Option("--space-seconds", help="Seconds that it may take.", min=0.1, max=MOST_SECONDS)
+]
 
 
 def make_task(
@@ -78,12 +91,14 @@ def make_task(
     from heron_asp.space import SpaceLimits
     from heron_asp.task import Task, available_threads
 
+    if not shape.isascii() or len(shape) > _LONGEST_SHAPE:
+        raise HeronError(f"-s {shape[:_LONGEST_SHAPE]}: not extents in plain digits", "e.g. -s m=64,n=64,k=64")
     made = operator(operator_name, parse_shape(shape), dtype)
     resolved = resolve_target(target)
     return Task(
         made,
         resolved,
-        threads or available_threads(),
+        threads or min(available_threads(), MOST_THREADS),
         tuple(rules or ()),
         tuple(relax or ()),
         limits=SpaceLimits(memory, seconds),
@@ -98,25 +113,75 @@ def parse_pins(said: Sequence[str] | None) -> Pins:
     Raises:
         HeronError: a text is not `variable=value`.
     """
-    from heron_asp.terms import Value, parse
-
     pins: dict[Value, set[Value]] = {}
     for one in said or ():
         variable, separator, value = one.rpartition("=")
         if not separator or not variable or not value:
             raise HeronError(f"--pin {one}: not variable=value", "e.g. --pin 'tile(c,m,register)=8'")
-        pins.setdefault(parse(variable), set()).add(parse(value))
+        pins.setdefault(term(variable), set()).add(term(value))
     return {variable: frozenset(values) for variable, values in pins.items()}
+
+
+def term(source: str) -> Value:
+    """A variable or a value as the user writes it.
+
+    Raises:
+        HeronError: the text is not a ground term.
+    """
+    from heron_asp.terms import parse
+
+    try:
+        if len(source) <= _LONGEST_TERM:
+            return parse(source)
+    except ValueError:  # characters that no term can have
+        pass
+    raise HeronError(f"{source[:_LONGEST_TERM]!r} is not a term", "write it as `audit` prints it")
+
+
+def require_variables(parts: Iterable[SketchSpace], pins: Pins) -> None:
+    """Makes sure that every pinned variable is one of some sketch.
+
+    Raises:
+        HeronError: one is of none.
+    """
+    from heron_asp.resources import suggestion
+    from heron_asp.space import is_shown
+    from heron_asp.terms import text
+
+    known = {variable for part in parts for variable in part.variables} if pins else set()
+    for variable in pins:
+        if variable not in known:
+            names = (text(one) for one in known if is_shown(one))
+            raise HeronError(
+                f"--pin {text(variable)}: no sketch has such a variable", suggestion(text(variable), names)
+            )
+
+
+def foreign_values(parts: Iterable[SketchSpace], pins: Pins) -> list[str]:
+    """A sentence for each pinned variable of which no sketch knows the value."""
+    from heron_asp.terms import text
+
+    said = []
+    for variable, asked in pins.items():
+        having = [part for part in parts if variable in part.variables]
+        values = dict.fromkeys(v for part in having for v in part.program.values[part.variables[variable]])
+        if asked.isdisjoint(values):
+            some = ", ".join(map(text, list(values)[:_SHOWN_VALUES])) + (", ..." if len(values) > _SHOWN_VALUES else "")
+            said.append(f"{text(variable)} = {' or '.join(map(text, asked))} is none of its values: {some}")
+    return said
 
 
 def require_programs(task: Task, pins: Pins | None = None) -> None:
     """Makes sure that a task has a program, under pins.
 
     Raises:
+        HeronError: a pinned variable does not exist.
         InfeasibleError: it has none.
     """
+    require_variables(task.space, pins or {})
     if task.space.count(pins or {}) == 0:
-        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program", "heron-asp explain says why")
+        why = "; ".join(["no program", *foreign_values(task.space.parts, pins or {})])
+        raise InfeasibleError(f"{task.operator.label} on {task.target.name}: {why}", "heron-asp explain says why")
 
 
 def print_json(data: Mapping[str, Any]) -> None:

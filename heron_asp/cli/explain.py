@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from heron_asp.errors import ExitCode, HeronError
 
 if TYPE_CHECKING:
     from heron_asp.space import Pins
+    from heron_asp.task import Task
 
 NAME = "explain"
 
@@ -54,7 +54,7 @@ def command(
         memory=space_memory,
         seconds=space_seconds,
     )
-    pins = {**(_program(program) if program else {}), **common.parse_pins(pin)}
+    pins = {**(_program(program, task) if program else {}), **common.parse_pins(pin)}
     refused = None
     if not any(sketch.tensorized for sketch in task.derivation.sketches):
         reasons, remedies = untensorized(task)
@@ -82,26 +82,29 @@ def command(
     return ExitCode.OK if feasible else ExitCode.INFEASIBLE
 
 
-def _program(path: Path) -> Pins:
+def _program(path: Path, task: Task) -> Pins:
     """The values of a program: a JSON object of values by variable, or one with such an object as `values`.
 
     Raises:
-        HeronError: the file holds something else.
+        HeronError: the file holds something else, or names a sketch that the task does not have.
     """
-    from heron_asp.terms import parse
+    from heron_asp.record import read_json
+    from heron_asp.resources import suggestion
 
-    try:
-        data = json_format.loads(path.read_text())
-    except (ValueError, UnicodeDecodeError) as error:
-        raise HeronError(f"{path}: not JSON: {error}") from None
-    if isinstance(data, dict) and len(data.get("samples", ())) == 1:
-        data = data["samples"][0]
+    data = read_json(path)
+    samples = data.get("samples") if isinstance(data, dict) else None
+    if isinstance(samples, list) and len(samples) == 1:
+        data = samples[0]
+    if isinstance(data, dict) and "sketch" in data:
+        name, known = str(data.pop("sketch")), [sketch.name for sketch in task.derivation.sketches]
+        if name not in known:
+            raise HeronError(f"{path}: there is no sketch '{name}'", suggestion(name, known))
     values = data.get("values", data) if isinstance(data, dict) else None
-    if not isinstance(values, dict) or not all(isinstance(value, (int, str)) for value in values.values()):
+    if not values or not isinstance(values, dict) or not all(isinstance(one, (int, str)) for one in values.values()):
         raise HeronError(
             f"{path}: not a program", 'an object such as {"tile(c, m, task)": 4}, or what sample --json prints'
         )
-    return {parse(name): frozenset({parse(str(value))}) for name, value in values.items()}
+    return {common.term(name): frozenset({common.term(str(value))}) for name, value in values.items()}
 
 
 def _print(label: str, answer: dict[str, Any]) -> None:

@@ -32,9 +32,7 @@ def command(
 
 def summarise(run: Run) -> dict[str, Any]:
     """The JSON object of `report`."""
-    from heron_asp.operators import operator
-
-    made = operator(run.header["operator"], run.header["shape"], run.header["dtype"])
+    made = run.operator
     trials = run.trials
     convergence, best = [], None
     statuses: Counter[str] = Counter()
@@ -54,6 +52,9 @@ def summarise(run: Run) -> dict[str, Any]:
             best = measurement.seconds
             convergence.append({"trial": number, "seconds": best, "gops": made.operations / best / 1e9})
     result = run.result or {}
+    confirmed = result.get("best")
+    if confirmed:
+        confirmed = {**confirmed, "gops": made.operations / confirmed["seconds"] / 1e9}
     return {
         "run": str(run.path),
         "operator": made.label,
@@ -66,7 +67,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "trials": dict(statuses),
         "errors": [{"error": error, "trials": count} for error, count in errors.most_common(5)],
         "convergence": convergence,
-        "best": result.get("best") or _unconfirmed(run, made.operations),
+        "best": confirmed or _unconfirmed(run, made.operations),
         "peak_gops": result.get("peak_gops"),
         "build_seconds": build,
         "run_seconds": ran,
@@ -105,10 +106,10 @@ def _print(summary: dict[str, Any]) -> None:
         console.print(f"  trial {point['trial']:>5}: {point['seconds'] * 1e6:>10.2f} us {point['gops']:>8.1f} GOP/s")
     best = summary["best"]
     if best:
-        share = best.get("share_of_peak")
+        share, peak = best.get("share_of_peak"), summary["peak_gops"]
         console.print(
             f"best: {best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s"
-            + (f", {100 * share:.1f} % of the peak of {summary['peak_gops']:.1f}" if share else ", not confirmed")
+            + (f", {100 * share:.1f} % of the peak of {peak:.1f}" if share and peak else ", not confirmed")
         )
         for name, value in best["values"].items():
             console.print(f"  {name} = {value}")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heron_asp.task import Task
 
 NAME = "sample"
+_MOST = 1_000_000  # programs: some GB
 
 
 class Show(StrEnum):
@@ -29,7 +30,7 @@ def command(
     operator: common.OperatorName,
     shape: common.Shape,
     target: common.TargetName,
-    number: Annotated[int, typer.Option("-n", "--number", help="How many programs.", min=1)] = 1,
+    number: Annotated[int, typer.Option("-n", "--number", help="How many programs.", min=1, max=_MOST)] = 1,
     dtype: common.DType = "u8s8s32",
     threads: common.Threads = 1,
     seed: common.Seed = 0,

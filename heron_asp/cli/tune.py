@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,10 +70,16 @@ def command(
         int | None, typer.Option("--children", help="Children sampled from one pinned problem.", min=1)
     ] = None,
     build_timeout: Annotated[
-        float, typer.Option("--build-timeout", help="Seconds that building a candidate may take.", min=0.1)
+        float,
+        typer.Option(
+            "--build-timeout", help="Seconds that building a candidate may take.", min=0.1, max=common.MOST_SECONDS
+        ),
     ] = 60.0,
     run_timeout: Annotated[
-        float, typer.Option("--run-timeout", help="Seconds that checking and timing it may take.", min=0.1)
+        float,
+        typer.Option(
+            "--run-timeout", help="Seconds that checking and timing it may take.", min=0.1, max=common.MOST_SECONDS
+        ),
     ] = 30.0,
     rules: common.Rules = None,
     trust_rules: common.Trust = False,
@@ -160,11 +167,15 @@ class _Reporter:
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with suppress(OSError):
+                self.bar.stop()
 
     def progress(self, now: Progress) -> None:
-        """Called after every trial."""
-        self.report(now)
+        """Called after every trial. That nobody reads it any more does not end the run."""
+        try:
+            self.report(now)
+        except OSError:
+            self.report = lambda _progress: None
 
     def _start_bar(self) -> None:
         from rich.console import Console

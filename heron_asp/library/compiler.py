@@ -52,7 +52,10 @@ def find_compiler() -> CCompiler:
         MissingError: there is none, or it cannot make a shared library (the C library's headers may be missing).
     """
     chosen = os.environ.get("CC", "").strip()
-    names = [shlex.split(chosen)] if chosen else [["cc"], ["gcc"], ["clang"]]
+    try:
+        names = [shlex.split(chosen)] if chosen else [["cc"], ["gcc"], ["clang"]]
+    except ValueError as error:
+        raise MissingError(f"CC={chosen}: {error}", _HINT) from None
     present = [name for name in names if shutil.which(name[0])]
     if not present:
         what = f"CC={chosen}: there is no such program" if chosen else "there is no C compiler (cc, gcc or clang)"
@@ -63,7 +66,8 @@ def find_compiler() -> CCompiler:
         if problem is None:
             return CCompiler(tuple(command), _version(command))
         problems.append(f"{shlex.join(command)} cannot make a shared library: {problem}")
-    raise MissingError("\n".join(problems), _HINT)
+    headers = any("No such file" in problem for problem in problems)
+    raise MissingError("\n".join(problems), _HINT if headers else "CC chooses another compiler")
 
 
 def _problem(command: list[str]) -> str | None:
@@ -77,9 +81,11 @@ def _problem(command: list[str]) -> str | None:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
+        made = (Path(folder) / "probe.so").exists()
     if done.returncode == 0:
-        return None
-    return next((line for line in done.stderr.splitlines() if "error" in line), f"exit code {done.returncode}")
+        return None if made else "it made none, and says that it did"
+    lines = done.stderr.strip().splitlines()
+    return next((line for line in lines if "error" in line), (lines or [f"exit code {done.returncode}"])[-1])
 
 
 def _version(command: list[str]) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from heron_asp.library.functions import c_function, compile_object
 from heron_asp.library.interface import NOTES, Interface, Prototype, public_functions
 from heron_asp.library.manifest import Manifest, dropped_entry, kernel_entry
 from heron_asp.library.verify import verify
-from heron_asp.runs import candidate_of, load_run
+from heron_asp.runs import load_run
 from heron_asp.schedule.replay import KERNEL
 from heron_asp.target import Target
 
@@ -56,6 +57,13 @@ def export(runs: Sequence[Path], out: Path, name: str = "kernels", prefix: str =
         MissingError: no C compiler; a run that does not exist.
         InternalError: a kernel of the library is wrong.
     """
+    seen: set[Path] = set()
+    for path in runs:
+        if path.resolve() in seen:
+            raise HeronError(f"{path} is given twice")
+        seen.add(path.resolve())
+    if (out / "run.json").exists():
+        raise HeronError(f"--out {out}: a run directory", "give the library a folder of its own")
     return export_tuned([tuned_run(path) for path in runs], out, name, prefix)
 
 
@@ -67,11 +75,11 @@ def tuned_run(path: Path) -> Tuned:
         MissingError: it is no run directory.
     """
     run = load_run(path)
-    sketch, values, seconds = run.best()
     task = run.task()
+    candidate, seconds = run.program(task)
     best = (run.result or {}).get("best") or {}
     versions = tuple((str(name), str(said)) for name, said in run.header["versions"].items())
-    return Tuned(task, candidate_of(task.space[sketch], values), seconds, best.get("share_of_peak"), path, versions)
+    return Tuned(task, candidate, seconds, best.get("share_of_peak"), path, versions)
 
 
 def export_tuned(tuned: Sequence[Tuned], out: Path, name: str = "kernels", prefix: str = "") -> Manifest:
@@ -82,12 +90,17 @@ def export_tuned(tuned: Sequence[Tuned], out: Path, name: str = "kernels", prefi
     compiler = find_compiler()
     kernels, dropped = choose(tuned, prefix)
     library = _Library(name, kernels, dropped, compiler)
+    made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".heron-asp-", dir=out) as folder:
+            return library.make(Path(folder), out)
     except OSError as error:
         raise HeronError(f"--out {out}: {error.strerror}") from None
-    with tempfile.TemporaryDirectory(prefix=".heron-asp-", dir=out) as folder:
-        return library.make(Path(folder), out)
+    finally:
+        if made:
+            with suppress(OSError):  # it holds the library
+                out.rmdir()
 
 
 @dataclass(frozen=True)

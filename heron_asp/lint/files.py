@@ -57,7 +57,7 @@ class RuleFile:
         """
         lines: dict[int, int] = {}
         comment = 0
-        for number, text in enumerate(self.path.read_text().splitlines(), 1):
+        for number, text in enumerate(self.path.read_text(errors="replace").splitlines(), 1):
             found = _SILENT.match(text)
             if not text.strip():
                 comment = 0
@@ -195,7 +195,7 @@ def _offences(file: RuleFile) -> Iterator[Finding]:
 
 
 def _including_line(path: Path, included: Path) -> int:
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
         found = _INCLUDE.match(text)
         if found and Path(found[1]).name == included.name:
             return number

@@ -140,7 +140,7 @@ def mentions(node: ast.AST, file: Path) -> Iterator[Mention]:
 def entries(file: RuleFile) -> Iterator[tuple[Signature, Entry]]:
     """What a file documents. Rules derive it unless it stands in a section, and `derive` not in the section's title."""
     given = False
-    for number, text in enumerate(file.path.read_text().splitlines(), 1):
+    for number, text in enumerate(file.path.read_text(errors="replace").splitlines(), 1):
         section = _SECTION.match(text)
         if section:
             given = "derive" not in section[1]

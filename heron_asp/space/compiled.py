@@ -132,6 +132,8 @@ def compile_program(program: TableProgram, limit: int, domain: Sequence[Mask] | 
         compiled = _compiled(program, tabled, untabled, limit)
     except TooLargeError:
         compiled = _relaxed(program, tabled, untabled, limit)
+    if not compiled.bound():  # nothing to reject
+        return replace(compiled, rejecting=())
     return compiled if compiled.exact else replace(compiled, acceptance=_acceptance(compiled, 16 * _PROBE))
 
 

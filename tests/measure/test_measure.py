@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heron_asp.child import run_in_child
 from heron_asp.dtypes import DTYPES
 from heron_asp.errors import HeronError
-from heron_asp.child import run_in_child
 from heron_asp.measure.data import cases
 from heron_asp.measure.device import LocalDevice
 from heron_asp.measure.kernel import lowered_hash, tvm_target
