@@ -23,8 +23,11 @@ def test_c2_a_fused_loop_is_as_long_as_its_parts_together(atoms):
 
 
 def test_c3_the_innermost_tile_is_the_intrinsics(atoms):
-    found = atoms("tile(c, n, unit).  unit(c, n, 16).", "core/c3_candidates")
-    assert of(found, "constraint") == {"constraint(c3,unit(c,n),among(tile(c,n,unit),16))"}
+    facts = "tile(c, n, unit).  unit(c, n, 16).  pays(lanes, 1). "
+    for way, thumb in (("tensorize(c, dot).", False), ("plain(c).", True)):
+        found = atoms(facts + way, "core/c3_candidates")
+        assert of(found, "constraint") == {"constraint(c3,unit(c,n),among(tile(c,n,unit),16))"}
+        assert bool(of(found, "thumb")) == thumb  # other lanes would run
 
 
 CONVOLUTION = """

@@ -37,7 +37,9 @@ def test_s1_seats_the_operands_crossed_where_only_that_fits(answers):
 
 
 def test_s1_pads_to_the_unit_and_an_awkward_axis_a_little_further(answers):
-    facts = GEMM.replace("axis(c, m, spatial, 6)", "axis(c, m, spatial, 31)") + DOT + "pays(awkward, 1)."
+    facts = (
+        GEMM.replace("axis(c, m, spatial, 6)", "axis(c, m, spatial, 31)") + DOT + "pays(awkward, 1).  pays(padding, 1)."
+    )
     found = next(one for one in answers(facts, *PADDING) if "tensorize(c,dot)" in one)
     extents = of(found, "candidate")
     assert {f"candidate(extent(c,k),{extent})" for extent in (12,)} == {one for one in extents if "(c,k)" in one}
@@ -46,7 +48,11 @@ def test_s1_pads_to_the_unit_and_an_awkward_axis_a_little_further(answers):
 
 
 def test_s1_does_not_pad_a_handy_axis(answers):
-    found = next(one for one in answers(GEMM + DOT + "pays(awkward, 1).", *PADDING) if "tensorize(c,dot)" in one)
+    found = next(
+        one
+        for one in answers(GEMM + DOT + "pays(awkward, 1).  pays(padding, 1).", *PADDING)
+        if "tensorize(c,dot)" in one
+    )
     assert {"candidate(extent(c,m),6)"} == {one for one in of(found, "candidate") if "(c,m)" in one}
     assert "thumb(c3,exact(c,m),awkward)" in found
 
@@ -80,7 +86,7 @@ def test_s3_routes_each_operand_its_own_way(answers):
     files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
     found = next(
         one
-        for one in answers(GEMM + DOT + "threads(1).", *files, *DLBOOST)
+        for one in answers(GEMM + DOT + "threads(1).  pays(place, 1).  pays(padding, 1).", *files, *DLBOOST)
         if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
     )
     assert of(found, "copy") == {"copy(feed(a),c,a,global)", "copy(pack(b),c,b,global)", "copy(drain(c),c,c,global)"}
@@ -96,13 +102,17 @@ def test_s3_routes_each_operand_its_own_way(answers):
 
 def test_s3_a_slice_keeps_the_result_of_a_register_tile_out(answers):
     files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
-    found = next(one for one in answers(GEMM + DOT + "threads(1).", *files, *DLBOOST) if "variant(c,sliced)" in one)
+    found = next(
+        one
+        for one in answers(GEMM + DOT + "threads(1).  pays(place, 1).  pays(padding, 1).", *files, *DLBOOST)
+        if "variant(c,sliced)" in one
+    )
     assert "at(drain(c),block)" not in found
 
 
 def test_s3_packs_inside_the_kernel_what_is_not_known_ahead(answers):
     files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
-    facts = GEMM.replace("constant(b).", "") + DOT + "threads(1)."
+    facts = GEMM.replace("constant(b).", "") + DOT + "threads(1).  pays(place, 1).  pays(padding, 1)."
     found = next(
         one for one in answers(facts, *files, *DLBOOST) if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
     )
