@@ -38,7 +38,7 @@ def test_every_shipped_target_loads() -> None:
         ("vector_registers", "vector_register", "'limits.vector_register'", "did you mean 'vector_registers'?"),
         ("vector_registers = 32", "", "key 'limits.vector_registers' is missing", "vector registers that a kernel"),
         ("vector_bytes = 64", "vector_bytes = 63", "limits.vector_bytes = 63 is not in 64..64", "512 bits"),
-        ("[limits]", "[pays.l3]\nvalue = 1\n[limits]", "unknown key 'pays.l3'", "l2, latency"),
+        ("[limits]", "[pays.l3]\nvalue = 1\n[limits]", "unknown key 'pays.l3'", "l2, lanes"),
         ("avx512_vnni", "avx512_vnnni", "'avx512_vnnni' is no flag", "did you mean 'avx512_vnni'?"),
     ],
 )
