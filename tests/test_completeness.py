@@ -9,7 +9,7 @@ from heron_asp.completeness import Evidence, Outcome, Planter, compare, gather
 from heron_asp.completeness.compare import check
 from heron_asp.completeness.evidence import Bare
 from heron_asp.completeness.grid import fitted, grid
-from heron_asp.completeness.trial import Lost, spread
+from heron_asp.completeness.trial import Lost, program_key, spread
 from heron_asp.completeness.verdict import Rules, judge
 from heron_asp.sketch import Constraint, Sketch
 from heron_asp.target import Target
@@ -129,6 +129,12 @@ def test_a_crash_and_a_hang_cost_their_own_item_only() -> None:
         49,
     ]
     assert isinstance(found[3], Lost)
+
+
+def test_padded_programs_have_one_key(zen4: Target) -> None:
+    task = make_task(zen4, m=3, n=20, k=6)
+    one = task.space.sample(1, np.random.default_rng(0))[0]
+    assert program_key(task.program(one)) == program_key(task.program(one))
 
 
 def test_a_sketch_is_judged_without_its_own_rules() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heron_asp.child import Report, run_in_child
 from heron_asp.errors import MissingError
 from heron_asp.library import CCompiler, Manifest, Tuned, export_tuned, find_compiler
 from heron_asp.library.call import SharedLibrary
 from heron_asp.library.interface import Interface
-from heron_asp.child import Report, run_in_child
 from heron_asp.operators import KINDS, Operator, operator
 from heron_asp.target import Target
 from heron_asp.task import Task
