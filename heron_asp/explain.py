@@ -10,7 +10,7 @@ from heron_asp.host import runnable_targets
 from heron_asp.render import evidence, formula, nearest_refusals
 from heron_asp.resources import counted
 from heron_asp.sketch import Constraint
-from heron_asp.space import Guarded, Pins, SketchSpace, is_shown
+from heron_asp.space import Pins, SketchSpace, is_shown
 from heron_asp.task import Task
 from heron_asp.terms import Term, Value, text
 
@@ -34,7 +34,7 @@ class Conflict:
 
 def conflict(part: SketchSpace, pins: Pins) -> Conflict | None:
     """The minimal conflict of a sketch under pins, and what would resolve it; None if it has programs."""
-    core = Guarded(part).core(pins)
+    core = part.guarded.core(pins)
     if core is None:
         return None
     by_name = {constraint.name: constraint for constraint in part.constraints}
@@ -144,6 +144,6 @@ def variable_state(part: SketchSpace, variable: Value, value: Value) -> str:
     programs = part.count({variable: frozenset({value})})
     if programs:
         return f"{text(variable)} = {text(value)} is possible: {counted(programs, 'program')} have it"
-    core = Guarded(part).core({variable: frozenset({value})})
+    core = part.guarded.core({variable: frozenset({value})})
     names = ", ".join(core.constraints) if core and core.constraints else "what defines its variables"
     return f"{text(variable)} = {text(value)} is excluded by {names}"

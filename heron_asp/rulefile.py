@@ -142,12 +142,16 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def atoms(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Name and arity of every atom below a node; an atom with a pool has the arity of each of its alternatives."""
+    """Name and arity of every atom at or below a node."""
+    for one in functions(node):
+        yield one.name, len(one.arguments)
+
+
+def functions(node: ast.AST) -> Iterator[ast.AST]:
+    """The name and arguments of every atom at or below a node; an atom with a pool is several."""
     for one in walk(node):
         if one.ast_type == ast.ASTType.SymbolicAtom:
             symbol = one.symbol
             while symbol.ast_type == ast.ASTType.UnaryOperation:  # classical negation
                 symbol = symbol.argument
-            alternatives = symbol.arguments if symbol.ast_type == ast.ASTType.Pool else [symbol]
-            for alternative in alternatives:
-                yield alternative.name, len(alternative.arguments)
+            yield from symbol.arguments if symbol.ast_type == ast.ASTType.Pool else [symbol]

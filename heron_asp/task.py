@@ -19,7 +19,7 @@ from heron_asp.rulefile import require_safe
 from heron_asp.schedule.plan import Call, plan
 from heron_asp.schedule.replay import Program, replay
 from heron_asp.sketch import Sketch
-from heron_asp.space import Candidate, OwnRules, Space, SpaceLimits, own_rules
+from heron_asp.space import Candidate, OwnRules, SketchSpace, Space, SpaceLimits, own_rules
 from heron_asp.target import Target
 
 
@@ -99,6 +99,10 @@ class Task:
     def space(self) -> Space:
         """The programs of the sketches that are searched."""
         return Space(self.sketches, self.space_relaxed, self.own, self.limits)
+
+    def space_of(self, sketch: Sketch) -> SketchSpace:
+        """The programs of a sketch, also of one that is set aside."""
+        return SketchSpace(sketch, self.space_relaxed, self.own, self.limits)
 
     def relaxing(self, names: Sequence[str]) -> Task:
         """The same task with more lifted."""

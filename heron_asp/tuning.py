@@ -52,6 +52,14 @@ class Progress:
     peak: float | None
     operations: int
 
+    @property
+    def share_of_peak(self) -> float | None:
+        """The best's speed as a share of the peak; None where there is none, or a busy machine has hidden the peak."""
+        if self.best is None or self.peak is None:
+            return None
+        share = self.operations / self.best / self.peak
+        return share if share <= 1 + ABOVE_PEAK else None
+
 
 @dataclass(frozen=True)
 class TuneOptions:

@@ -17,15 +17,9 @@ NAME = "audit"
 _RULES = ("c1", "c2", "c3", "c4", "c5", "c6")
 
 
+@common.over_a_task()
 def command(
-    operator: common.OperatorName,
-    shape: common.Shape,
-    target: common.TargetName,
-    dtype: common.DType = "u8s8s32",
-    threads: common.Threads = 1,
-    rules: common.Rules = None,
-    relax: common.Relax = None,
-    no_padding: common.NoPadding = False,
+    task: common.Task,
     rule: Annotated[str | None, typer.Option("--rule", help="Only constraints of one rule, c1 to c6.")] = None,
     impact: Annotated[
         bool, typer.Option("--impact", help="Also the exact number of programs with each constraint lifted.")
@@ -34,25 +28,9 @@ def command(
         Path | None,
         typer.Option("--diff", help="What changed since an earlier audit --json.", exists=True, dir_okay=False),
     ] = None,
-    trust_rules: common.Trust = False,
-    space_memory: common.SpaceMemory = 2_048,
-    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> None:
     """Every variable with its values and every constraint with its rule, its schedule step, its force and its text."""
-    task = common.make_task(
-        operator,
-        shape,
-        target,
-        dtype,
-        threads,
-        rules=rules,
-        relax=relax,
-        padding=not no_padding,
-        trust=trust_rules,
-        memory=space_memory,
-        seconds=space_seconds,
-    )
     if rule is not None:
         _require_rule(task, rule)
     found = examine(task, rule)

@@ -16,37 +16,15 @@ if TYPE_CHECKING:
 NAME = "check"
 
 
+@common.over_a_task()
 def command(
-    operator: common.OperatorName,
-    shape: common.Shape,
-    target: common.TargetName,
-    dtype: common.DType = "u8s8s32",
-    threads: common.Threads = 1,
-    rules: common.Rules = None,
-    relax: common.Relax = None,
-    no_padding: common.NoPadding = False,
+    task: common.Task,
     pin: common.Pin = None,
     tensorized: common.Tensorized = False,
-    trust_rules: common.Trust = False,
-    space_memory: common.SpaceMemory = 2_048,
-    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Is the operator feasible, and how many programs are there? Exit 0 if it is, 3 if not."""
     start = time.monotonic()
-    task = common.make_task(
-        operator,
-        shape,
-        target,
-        dtype,
-        threads,
-        rules=rules,
-        relax=relax,
-        padding=not no_padding,
-        trust=trust_rules,
-        memory=space_memory,
-        seconds=space_seconds,
-    )
     found = examine(task, common.parse_pins(pin), tensorized)
     found["seconds"] = round(time.monotonic() - start, 3)
     if json:
@@ -59,12 +37,9 @@ def command(
 def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
     """The JSON object of `check`, without its time."""
     from heron_asp.explain import conflict, sentences, untensorized
-    from heron_asp.space import SketchSpace
 
     searched = {part.name: part for part in task.space if part.sketch.tensorized or not tensorized}
-    parts = [
-        searched.get(sketch.name) or SketchSpace(sketch, task.space_relaxed) for sketch in task.derivation.sketches
-    ]
+    parts = [searched.get(sketch.name) or task.space_of(sketch) for sketch in task.derivation.sketches]
     common.require_variables(parts, pins)
     sketches: list[dict[str, Any]] = []
     for part in parts:

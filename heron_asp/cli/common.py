@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -14,8 +16,10 @@ from heron_asp.errors import HeronError, InfeasibleError
 
 if TYPE_CHECKING:
     from heron_asp.space import Pins, SketchSpace
-    from heron_asp.task import Task
+    from heron_asp.task import Task as Task  # commands are annotated with it
     from heron_asp.terms import Value
+else:
+    Task = Any  # a command's signature is read when the program starts, and importing what makes a task takes its time
 
 MOST_THREADS = 256  # of an exported library: HERON_MOST_THREADS
 MOST_SECONDS = 1e6  # of a limit: neither inf nor nan
@@ -71,39 +75,72 @@ SpaceSeconds = Annotated[
 ]
 
 
-def make_task(
-    operator_name: str,
-    shape: str,
-    target: str,
-    dtype: str,
-    threads: int,
+Command: TypeAlias = Callable[..., int | None]
+
+
+def over_a_task(*, looks: bool = True) -> Callable[[Command], Command]:
+    """Makes a command of a function of a task: it takes the options that describe one besides its own.
+
+    Args:
+        looks: it only looks at the space, which may be another one than is searched: `--relax`, `--no-padding`.
+    """
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def command(**options: Any) -> int | None:
+            described = {name: options.pop(name) for name in described_by}
+            return function(_task(**described), **options)
+
+        described_by = _described_by(looks)
+        own = inspect.signature(function, eval_str=True).parameters
+        parameters = [*described_by.values(), *(one for name, one in own.items() if name != "task")]
+        command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
+            [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        )
+        command.__annotations__ = {}
+        return command
+
+    return decorate
+
+
+def _described_by(looks: bool) -> dict[str, inspect.Parameter]:
+    """The options that describe a task."""
+    known = dict(inspect.signature(_task, eval_str=True).parameters)
+    return known if looks else {name: one for name, one in known.items() if name not in ("relax", "no_padding")}
+
+
+def _task(
     *,
-    rules: Sequence[Path] | None = None,
-    relax: Sequence[str] | None = None,
-    padding: bool = True,
-    trust: bool = False,
-    memory: int,
-    seconds: float,
+    operator: OperatorName,
+    shape: Shape,
+    target: TargetName,
+    dtype: DType = "u8s8s32",
+    threads: Threads = 1,
+    rules: Rules = None,
+    relax: Relax = None,
+    no_padding: NoPadding = False,
+    trust_rules: Trust = False,
+    space_memory: SpaceMemory = 2_048,
+    space_seconds: SpaceSeconds = 120.0,
 ) -> Task:
-    """The task that the common options describe."""
     from heron_asp.host import resolve_target
-    from heron_asp.operators import operator, parse_shape
+    from heron_asp.operators import operator as make_operator
+    from heron_asp.operators import parse_shape
     from heron_asp.space import SpaceLimits
     from heron_asp.task import Task, available_threads
 
     if not shape.isascii() or len(shape) > _LONGEST_SHAPE:
         raise HeronError(f"-s {shape[:_LONGEST_SHAPE]}: not extents in plain digits", "e.g. -s m=64,n=64,k=64")
-    made = operator(operator_name, parse_shape(shape), dtype)
-    resolved = resolve_target(target)
+    made = make_operator(operator, parse_shape(shape), dtype)
     return Task(
         made,
-        resolved,
+        resolve_target(target),
         threads or min(available_threads(), MOST_THREADS),
         tuple(rules or ()),
         tuple(relax or ()),
-        limits=SpaceLimits(memory, seconds),
-        trusted=trust,
-        padding=padding,
+        limits=SpaceLimits(space_memory, space_seconds),
+        trusted=trust_rules,
+        padding=not no_padding,
     )
 
 

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
 NAME = "explain"
 
 
+@common.over_a_task()
 def command(
-    operator: common.OperatorName,
-    shape: common.Shape,
-    target: common.TargetName,
-    dtype: common.DType = "u8s8s32",
-    threads: common.Threads = 1,
-    rules: common.Rules = None,
-    relax: common.Relax = None,
-    no_padding: common.NoPadding = False,
+    task: common.Task,
     pin: common.Pin = None,
     program: Annotated[
         Path | None,
@@ -33,27 +27,11 @@ def command(
             "--program", help="A program as `sample --json` prints it: why is it refused?", exists=True, dir_okay=False
         ),
     ] = None,
-    trust_rules: common.Trust = False,
-    space_memory: common.SpaceMemory = 2_048,
-    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Why is there no program, or none with these values? The smallest set of constraints, and what would help."""
     from heron_asp.explain import conflict, sentences, untensorized, variable_state
 
-    task = common.make_task(
-        operator,
-        shape,
-        target,
-        dtype,
-        threads,
-        rules=rules,
-        relax=relax,
-        padding=not no_padding,
-        trust=trust_rules,
-        memory=space_memory,
-        seconds=space_seconds,
-    )
     pins = {**(_program(program, task) if program else {}), **common.parse_pins(pin)}
     refused = None
     if not any(sketch.tensorized for sketch in task.derivation.sketches):

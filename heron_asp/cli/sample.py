@@ -26,13 +26,10 @@ class Show(StrEnum):
     TIR = "tir"
 
 
+@common.over_a_task()
 def command(
-    operator: common.OperatorName,
-    shape: common.Shape,
-    target: common.TargetName,
+    task: common.Task,
     number: Annotated[int, typer.Option("-n", "--number", help="How many programs.", min=1, max=_MOST)] = 1,
-    dtype: common.DType = "u8s8s32",
-    threads: common.Threads = 1,
     seed: common.Seed = 0,
     show: Annotated[
         Show, typer.Option("--show", help="Values, the schedule as Python text, or the scheduled TIR.")
@@ -43,31 +40,12 @@ def command(
     report: Annotated[
         bool, typer.Option("--report", help="Instead of the samples, how uniform they are (-n 80000, say).")
     ] = False,
-    rules: common.Rules = None,
-    relax: common.Relax = None,
-    no_padding: common.NoPadding = False,
     pin: common.Pin = None,
-    trust_rules: common.Trust = False,
-    space_memory: common.SpaceMemory = 2_048,
-    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Uniform samples of the space."""
     import numpy as np
 
-    task = common.make_task(
-        operator,
-        shape,
-        target,
-        dtype,
-        threads,
-        rules=rules,
-        relax=relax,
-        padding=not no_padding,
-        trust=trust_rules,
-        memory=space_memory,
-        seconds=space_seconds,
-    )
     pins = common.parse_pins(pin)
     common.require_programs(task, pins)
     candidates = task.space.sample(number, np.random.default_rng(seed), pins)

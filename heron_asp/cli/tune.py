@@ -31,13 +31,10 @@ class SearchName(StrEnum):
     RANDOM = "random"
 
 
+@common.over_a_task(looks=False)
 def command(
-    operator: common.OperatorName,
-    shape: common.Shape,
-    target: common.TargetName,
+    task: common.Task,
     trials: Annotated[int, typer.Option("--trials", help="Candidates to measure.", min=1)] = 64,
-    dtype: common.DType = "u8s8s32",
-    threads: common.Threads = 1,
     seed: common.Seed = 0,
     out: Annotated[
         Path | None,
@@ -81,10 +78,6 @@ def command(
             "--run-timeout", help="Seconds that checking and timing it may take.", min=0.1, max=common.MOST_SECONDS
         ),
     ] = 30.0,
-    rules: common.Rules = None,
-    trust_rules: common.Trust = False,
-    space_memory: common.SpaceMemory = 2_048,
-    space_seconds: common.SpaceSeconds = 120.0,
     json: common.Json = False,
 ) -> int:
     """Search for the fastest program: build, check and time candidates, record every step, confirm the winner."""
@@ -95,17 +88,6 @@ def command(
     from heron_asp.store import RunDirectory
     from heron_asp.tuning import TuneOptions, tune
 
-    task = common.make_task(
-        operator,
-        shape,
-        target,
-        dtype,
-        threads,
-        rules=rules,
-        trust=trust_rules,
-        memory=space_memory,
-        seconds=space_seconds,
-    )
     asked = {
         "batch": batch, "first": first, "population": population, "generations": generations, "elites": elites,
         "history": history, "keys": keys, "exploit": exploit, "children": children,
@@ -217,7 +199,7 @@ def _best(now: Progress) -> str:
     if now.best is None:
         return "no correct program yet"
     speed = now.operations / now.best
-    share = f" = {100 * speed / now.peak:.1f} % of the peak" if now.peak and speed <= now.peak * 1.02 else ""
+    share = f" = {100 * now.share_of_peak:.1f} % of the peak" if now.share_of_peak else ""
     return f"best {now.best * 1e6:.1f} us, {speed / 1e9:.1f} GOP/s{share}"
 
 

@@ -65,14 +65,7 @@ class Bare:
         """The task with some rules of thumb lifted."""
         key = tuple(sorted(names))
         if key not in self._relaxed:
-            task = self.task
-            self._relaxed[key] = Task(
-                task.operator,
-                task.target,
-                task.threads,
-                task.extra_rules,
-                [*task.relaxed, *key] if key else task.relaxed,
-            )
+            self._relaxed[key] = self.task.relaxing(key)
         return self._relaxed[key]
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from clingo import ast
 
 from heron_asp.lint.files import RuleFile
-from heron_asp.rulefile import Statement, walk
+from heron_asp.rulefile import Statement, functions
 
 Signature: TypeAlias = tuple[str, int]
 _DOCUMENTED = re.compile(r"%\*! (\w+)(?:\(([^)]*)\))?")
@@ -127,14 +127,8 @@ def read(statement: Statement) -> Iterator[Mention]:
 
 def mentions(node: ast.AST, file: Path) -> Iterator[Mention]:
     """All atoms at or below a node; one with a pool is several."""
-    for one in walk(node):
-        if one.ast_type == ast.ASTType.SymbolicAtom:
-            symbol = one.symbol
-            while symbol.ast_type == ast.ASTType.UnaryOperation:  # classical negation
-                symbol = symbol.argument
-            for alternative in symbol.arguments if symbol.ast_type == ast.ASTType.Pool else [symbol]:
-                signature = (alternative.name, len(alternative.arguments))
-                yield Mention(signature, file, symbol.location.begin.line)
+    for one in functions(node):
+        yield Mention((one.name, len(one.arguments)), file, one.location.begin.line)
 
 
 def entries(file: RuleFile) -> Iterator[tuple[Signature, Entry]]:

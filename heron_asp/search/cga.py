@@ -8,7 +8,7 @@ construction. Key variables are those that matter most to the cost model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,8 +115,8 @@ class ConstrainedGenetic:
 
     # -- evolution -------------------------------------------------------------------------------------------------
 
-    def _evolve(self) -> list[Candidate]:
-        """All candidates of some generations, the best predicted first."""
+    def _evolve(self) -> list[tuple[float, Candidate]]:
+        """All candidates of some generations with what is predicted of them, the best first."""
         ran = [(m.seconds, c) for c, m in self.measured.values() if m.seconds is not None]
         best = [candidate for _, candidate in sorted(ran, key=lambda pair: pair[0])[: self.options.history]]
         floor = self._floor(max(1, self.options.population // (2 * len(self.space.parts))))
@@ -124,18 +124,19 @@ class ConstrainedGenetic:
         population = self._unique([*best, *floor, *self.space.sample(more, self.rng)])
         everything: dict[str, tuple[float, Candidate]] = {}
         keys = self._keys()
-        predicted = self.model.predict(population)
+        predicted = self._predicted(population, everything)
         for _ in range(self.options.generations):
-            for one, value in zip(population, predicted, strict=True):
-                everything[one.key] = (float(value), one)
-            ranked = sorted(everything.values(), key=lambda pair: -pair[0])
-            elites = [candidate for _, candidate in ranked[: self.options.elites]]
+            elites = [candidate for _, candidate in _ranked(everything.values())[: self.options.elites]]
             children = self._children(population, predicted, keys)
             population = self._unique([*elites, *children])
-            predicted = self.model.predict(population)
-        for one, value in zip(population, predicted, strict=True):
-            everything[one.key] = (float(value), one)
-        return [candidate for _, candidate in sorted(everything.values(), key=lambda pair: -pair[0])]
+            predicted = self._predicted(population, everything)
+        return _ranked(everything.values())
+
+    def _predicted(self, population: Sequence[Candidate], known: dict[str, tuple[float, Candidate]]) -> Floats:
+        """What is predicted of each; what is not known yet is added."""
+        new = [one for one in population if one.key not in known]
+        known.update((one.key, (float(value), one)) for one, value in zip(new, self.model.predict(new), strict=True))
+        return np.array([known[one.key][0] for one in population])
 
     def _keys(self) -> list[Value]:
         """The variables that matter most to the model."""
@@ -168,12 +169,13 @@ class ConstrainedGenetic:
 
     # -- choice ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, ranked: Sequence[Candidate], number: int) -> list[Candidate]:
+    def _choose(self, ranked: Sequence[tuple[float, Candidate]], number: int) -> list[Candidate]:
         """The top of the prediction, and some further down by roulette; never one that was asked for before.
 
         The sketch that was measured least gets one trial a round, so that a bad start does not shut it out for good.
         """
-        new = [candidate for candidate in ranked if candidate.key not in self.seen]
+        predicted = {candidate.key: value for value, candidate in ranked}
+        new = [candidate for _, candidate in ranked if candidate.key not in self.seen]
         chosen = new[: round(self.options.exploit * number)]
         tried = Counter(candidate.sketch for candidate, _ in self.measured.values())
         rarest = min((part.name for part in self.space if part.size), key=lambda name: tried[name])
@@ -182,7 +184,9 @@ class ConstrainedGenetic:
         rest = [candidate for candidate in new if candidate.key not in taken]
         if rest:
             size = min(number - len(chosen), len(rest))
-            picked = self.rng.choice(len(rest), size, replace=False, p=roulette(self.model.predict(rest)))
+            picked = self.rng.choice(
+                len(rest), size, replace=False, p=roulette(np.array([predicted[one.key] for one in rest]))
+            )
             chosen += [rest[i] for i in sorted(picked)]
         if len(chosen) < number:
             known = self.seen | {candidate.key for candidate in chosen}
@@ -192,6 +196,11 @@ class ConstrainedGenetic:
     @staticmethod
     def _unique(candidates: Sequence[Candidate]) -> list[Candidate]:
         return list({candidate.key: candidate for candidate in candidates}.values())
+
+
+def _ranked(pairs: Iterable[tuple[float, Candidate]]) -> list[tuple[float, Candidate]]:
+    """The best predicted first."""
+    return sorted(pairs, key=lambda pair: -pair[0])
 
 
 def roulette(predicted: Floats) -> Floats:

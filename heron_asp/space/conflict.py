@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import clingo
 
 from heron_asp.space.candidate import Pins
-from heron_asp.space.sketch_space import SketchSpace
 from heron_asp.terms import Value, from_symbol, to_symbol
+
+if TYPE_CHECKING:
+    from heron_asp.space.sketch_space import SketchSpace
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from heron_asp.sketch import Constraint, Sketch
 from heron_asp.space.candidate import Candidate, Pins, Weighting, is_shown
 from heron_asp.space.circuit import Circuit
 from heron_asp.space.compiled import Compiled, compile_program
+from heron_asp.space.conflict import Guarded
 from heron_asp.space.ground import TableProgram, ground
 from heron_asp.space.own_rules import OwnRules, enforced
 from heron_asp.space.sampling import sample
@@ -115,6 +116,11 @@ class SketchSpace:
         except TooLargeError:
             raise self.limits.too_large(self._what) from None
 
+    @cached_property
+    def guarded(self) -> Guarded:
+        """The problem for explanations: each constraint that only forbids is assumed or not."""
+        return Guarded(self)
+
     # -- what it holds ---------------------------------------------------------------------------------------------
 
     @property
@@ -176,15 +182,22 @@ class SketchSpace:
         """
         weights: dict[int, npt.NDArray[np.float64]] = {}
         for variable, allowed in pins.items():
-            weight = np.array([float(value in allowed) for value in self.program.values[self._number(variable)]])
+            number = self._number(variable)
+            weight = np.zeros(len(self.program.values[number]))
+            weight[[self._index[number][value] for value in allowed if value in self._index[number]]] = 1.0
             if not weight.any():
                 return None
-            weights[self._number(variable)] = weight
+            weights[number] = weight
         for variable, by_value in (weighting or {}).items():
             number = self._number(variable)
             weight = np.array([float(by_value.get(value, 1.0)) for value in self.program.values[number]])
             weights[number] = weights.get(number, 1.0) * weight
         return weights
+
+    @cached_property
+    def _index(self) -> list[dict[Value, int]]:
+        """For each number of a variable the index of each of its values."""
+        return [{value: index for index, value in enumerate(values)} for values in self.program.values]
 
     def _number(self, variable: Value) -> int:
         number = self.variables.get(variable)
