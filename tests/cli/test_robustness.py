@@ -177,7 +177,7 @@ def test_an_interruption_is_one_json_object(call, monkeypatch: pytest.MonkeyPatc
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(common, "_make_task", interrupt)
+    monkeypatch.setattr(common, "_task", interrupt)
     code, out, _ = call("check", *GEMM, "--json")
     assert code == json.loads(out)["exit_code"] == ExitCode.INTERRUPTED
 
