@@ -31,6 +31,7 @@ class Header(Record):
     operator: str
     shape: Mapping[str, int]
     dtype: str
+    layout: str | None = None
     target: str
     target_file: str
     threads: Annotated[int, Field(ge=1)]

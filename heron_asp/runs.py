@@ -43,7 +43,8 @@ class Run:
     def operator(self) -> Operator:
         """The operator that was tuned."""
         with self._named():
-            return operator(self.header["operator"], self.header["shape"], self.header["dtype"])
+            said = self.header
+            return operator(said["operator"], said["shape"], said["dtype"], said.get("layout"))
 
     def task(self) -> Task:
         """The task that was tuned.

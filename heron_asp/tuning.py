@@ -153,6 +153,7 @@ def header(task: Task, options: TuneOptions) -> dict[str, Any]:
         "operator": task.operator.name,
         "shape": dict(task.operator.shape),
         "dtype": task.operator.dtype,
+        "layout": task.operator.layout,
         "target": task.target.name,
         "target_file": str(task.target.path),
         "threads": task.threads,

@@ -26,9 +26,9 @@ MOST_SECONDS = 1e6  # of a limit: neither inf nor nan
 _MOST_MEMORY = 2**20  # MiB
 _SHOWN_VALUES = 12
 _LONGEST_TERM = 200  # characters
-_LONGEST_SHAPE = 200  # characters
+_LONGEST_SHAPE = 400  # characters
 
-OperatorName = Annotated[str, typer.Argument(help="Operator: gemm, batch_matmul or gemv.", show_default=False)]
+OperatorName = Annotated[str, typer.Argument(help="Operator, e.g. gemm, gemv, conv2d, mean.", show_default=False)]
 Shape = Annotated[str, typer.Option("--shape", "-s", help="Extents, e.g. m=1024,n=1024,k=1024.", show_default=False)]
 TargetName = Annotated[
     str,
@@ -39,7 +39,14 @@ TargetName = Annotated[
         show_default=False,
     ),
 ]
-DType = Annotated[str, typer.Option("--dtype", help="Types of activation, weight and accumulator.")]
+DType = Annotated[
+    str | None,
+    typer.Option("--dtype", help="Types of activation, weight and accumulator; mostly u8s8s32.", show_default=False),
+]
+Layout = Annotated[
+    str | None,
+    typer.Option("--layout", help="Order of the axes in memory, e.g. channels-first.", show_default=False),
+]
 Threads = Annotated[
     int,
     typer.Option("--threads", help="Threads of a kernel; 0: all that this process may use.", min=0, max=MOST_THREADS),
@@ -114,7 +121,8 @@ def _task(
     operator: OperatorName,
     shape: Shape,
     target: TargetName,
-    dtype: DType = "u8s8s32",
+    dtype: DType = None,
+    layout: Layout = None,
     threads: Threads = 1,
     rules: Rules = None,
     relax: Relax = None,
@@ -131,7 +139,7 @@ def _task(
 
     if not shape.isascii() or len(shape) > _LONGEST_SHAPE:
         raise HeronError(f"-s {shape[:_LONGEST_SHAPE]}: not extents in plain digits", "e.g. -s m=64,n=64,k=64")
-    made = make_operator(operator, parse_shape(shape), dtype)
+    made = make_operator(operator, parse_shape(shape), dtype, layout)
     return Task(
         made,
         resolve_target(target),

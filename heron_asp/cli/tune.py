@@ -123,8 +123,13 @@ def _device(task: Task, said: str, limits: Any) -> Device:
 
 
 def _run_name(task: Task, seed: int) -> str:
-    extents = "x".join(str(extent) for extent in task.operator.shape.values())
-    return f"{task.operator.name}-{task.operator.dtype}-{extents}-{task.target.name}-t{task.threads}-s{seed}"
+    made = task.operator
+    said = made.said
+    extents = "x".join(str(said[key]) for key in made.kind.keys)
+    further = [f"{key}{value}" for key, value in said.items() if key not in made.kind.keys]
+    further += [made.layout] if made.layout != made.kind.layout else []
+    parts = [made.name, made.dtype, extents, *further, task.target.name, f"t{task.threads}", f"s{seed}"]
+    return "-".join(parts)
 
 
 class _Reporter:

@@ -63,7 +63,8 @@ class Built:
         packings = {packing.tensor: packing for packing in self.program.packings}
         made = []
         for spec in self.operator.inputs:
-            plain = tvm.runtime.tensor(np.ascontiguousarray(spec.dtype.stored(inputs[spec.name])))
+            elements = np.ascontiguousarray(spec.dtype.stored(inputs[spec.name]))
+            plain = tvm.runtime.tensor(elements.reshape(spec.kernel_shape))
             if spec.name in packings:
                 packing = packings[spec.name]
                 packed = tvm.runtime.empty(packing.shape, spec.dtype.storage)
@@ -73,7 +74,7 @@ class Built:
                 made.append(plain)
         result = self.operator.result
         garbage = np.frombuffer(b"\x5a" * (int(np.prod(result.shape)) * result.dtype.bytes), result.dtype.storage)
-        made.append(tvm.runtime.tensor(garbage.reshape(result.shape)))
+        made.append(tvm.runtime.tensor(garbage.reshape(result.kernel_shape)))
         return made
 
     def run(self, inputs: Mapping[str, Array]) -> Array:
@@ -81,7 +82,8 @@ class Built:
         arguments = self.arguments(inputs)
         self.executable[KERNEL](*arguments)
         array: Array = arguments[-1].numpy()
-        return array.view(self.operator.result.dtype.numpy)
+        result = self.operator.result
+        return array.view(result.dtype.numpy).reshape(result.shape)
 
     def time(self, arguments: Iterable[Any], repeats: int, repeat_ms: int) -> list[float]:
         """Seconds of a call, one number a repetition of at least so many milliseconds."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from heron_asp.dtypes import DTYPES
 from heron_asp.intrinsics import Intrinsic, IntrinsicOperand
-from heron_asp.operators.products import widen
+from heron_asp.operators.expressions import widen
 from heron_asp.schedule.replay import KERNEL
 from heron_asp.schedule.tensor_intrin import register
 from heron_asp.target import Target

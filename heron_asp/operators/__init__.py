@@ -1,6 +1,11 @@
 """What to compute: operators as tensor expressions, with their shape keys, constant tensors and reference results."""
 
-from heron_asp.operators.operator import Operator, OperatorKind, TensorSpec, operator, parse_shape
-from heron_asp.operators.products import KINDS
+from collections.abc import Mapping
 
-__all__ = ["KINDS", "Operator", "OperatorKind", "TensorSpec", "operator", "parse_shape"]
+from heron_asp.operators import products
+from heron_asp.operators.kind import Layout, OperatorKind, TensorSpec
+from heron_asp.operators.operator import Operator, operator, parse_shape
+
+KINDS: Mapping[str, OperatorKind] = products.KINDS
+
+__all__ = ["KINDS", "Layout", "Operator", "OperatorKind", "TensorSpec", "operator", "parse_shape"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -13,46 +13,12 @@ import numpy.typing as npt
 
 from heron_asp.dtypes import DType, dtype_triple
 from heron_asp.errors import HeronError
+from heron_asp.operators.kind import Exact, Names, OperatorKind, TensorSpec
 from heron_asp.resources import suggestion
 
-Shape = Mapping[str, int]
 LARGEST_EXTENT = 2**24
 LARGEST_TENSOR = 2**31 - 1
 LARGEST_SUM = 2**53 - 1  # float64 holds all integers up to it
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """A tensor of an operator: its name, its extents (row-major) and its element type."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class OperatorKind:
-    """A family of operators that differ in shape and dtype only.
-
-    Attributes:
-        name: the name on the command line and in the exported library.
-        keys: the shape keys, as in `-s m=64,n=64,k=64`.
-        tensors: extents of each tensor as shape keys, inputs first, in the order of the arguments.
-        slots: which type of the dtype triple (0 activation, 1 weight, 2 accumulator) each tensor has.
-        constant: tensors that are known ahead of the call, such as weights.
-        subscripts: the product as an einsum, for the reference and for the number of operations.
-        build: makes the TE output from the TE inputs and the shape.
-        summary: one line for `--help`.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    tensors: Mapping[str, tuple[str, ...]]
-    slots: tuple[int, ...]
-    constant: frozenset[str]
-    subscripts: str
-    build: Callable[..., Any]
-    summary: str
 
 
 @dataclass(frozen=True)
@@ -61,13 +27,15 @@ class Operator:
 
     Attributes:
         kind: the operator family.
-        shape: extents by shape key.
+        shape: the value of each shape key, optional ones included.
         dtype: activation, weight and accumulator types, e.g. `u8s8s32`.
+        layout: how the tensors lie in memory: a layout of the family.
     """
 
     kind: OperatorKind
     shape: Mapping[str, int]
     dtype: str
+    layout: str
 
     @property
     def name(self) -> str:
@@ -79,14 +47,32 @@ class Operator:
         """Names of the tensors that are known ahead of the call."""
         return self.kind.constant
 
+    @property
+    def strided(self) -> bool:
+        """Whether calls may take leading dimensions."""
+        return self.kind.strided
+
+    @cached_property
+    def extents(self) -> Mapping[str, int]:
+        """The shape keys and what follows from them, such as the height of the result."""
+        return {**self.shape, **self.kind.derived(self.shape)}
+
+    @cached_property
+    def axes(self) -> Mapping[str, Names]:
+        """The dimensions of each tensor as the kernel sees them, as names of extents."""
+        layout = self.kind.layouts[self.layout]
+        return {**layout.tensors, **layout.views(self.extents)}
+
     @cached_property
     def tensors(self) -> tuple[TensorSpec, ...]:
         """All tensors in the order of the arguments; the result is the last."""
         types = dtype_triple(self.dtype)
-        return tuple(
-            TensorSpec(name, tuple(self.shape[key] for key in keys), types[slot])
-            for (name, keys), slot in zip(self.kind.tensors.items(), self.kind.slots, strict=True)
-        )
+        made = []
+        for (name, keys), slot in zip(self.kind.layouts[self.layout].tensors.items(), self.kind.slots, strict=True):
+            shape = tuple(self.extents[key] for key in keys)
+            view = tuple(self.extents[key] for key in self.axes[name])
+            made.append(TensorSpec(name, shape, types[slot], () if view == shape else view))
+        return tuple(made)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -98,60 +84,60 @@ class Operator:
         """The tensor that is written."""
         return self.tensors[-1]
 
+    @cached_property
+    def constants(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The tensors whose contents are fixed, by name, in the numpy type of their elements."""
+        types = {spec.name: spec.dtype.numpy for spec in self.inputs}
+        found = self.kind.contents(self.extents, self.layout)
+        return {name: array.astype(types[name]) for name, array in found.items()}
+
     @property
     def operations(self) -> int:
-        """Useful arithmetic operations of one call: a multiply and an add for each term of the product."""
-        extents: dict[str, int] = {}
-        for letters, tensor in zip(self.kind.subscripts.replace("->", ",").split(","), self.tensors, strict=True):
-            extents.update(zip(letters, tensor.shape, strict=True))
-        return 2 * prod(extents.values())
+        """Useful arithmetic operations of one call, as the field counts them: a multiply and an add for each term."""
+        return self.kind.operations(self.extents)
 
     @property
     def terms(self) -> int:
-        """How many products each element of the result adds up."""
-        return self.operations // (2 * prod(self.result.shape))
+        """How many products an element of the result adds up at most."""
+        return self.kind.terms(self.extents)
+
+    @property
+    def said(self) -> Mapping[str, int]:
+        """The shape without what is as by default."""
+        return self.kind.said(self.shape)
 
     @property
     def label(self) -> str:
-        """Kind, dtype and shape in one line, e.g. `gemm u8s8s32 m=64,n=64,k=64`."""
-        return f"{self.name} {self.dtype} " + ",".join(f"{key}={self.shape[key]}" for key in self.kind.keys)
+        """Kind, dtype, layout where it is not the default, and shape in one line: `gemm u8s8s32 m=64,n=64,k=64`."""
+        layout = "" if self.layout == self.kind.layout else f" {self.layout}"
+        return f"{self.name} {self.dtype}{layout} " + ",".join(f"{key}={value}" for key, value in self.said.items())
 
     def prim_func(self) -> Any:
-        """The operator as a TIR PrimFunc over plain row-major tensors."""
+        """The operator as a TIR PrimFunc over plain row-major tensors of `TensorSpec.kernel_shape`."""
         from tvm import te
 
-        inputs = [te.placeholder(spec.shape, spec.dtype.storage, name=spec.name) for spec in self.inputs]
-        output = self.kind.build(*inputs, shape=self.shape, result=self.result, types=[t.dtype for t in self.inputs])
-        return te.create_prim_func([*inputs, output])
+        inputs = [te.placeholder(spec.kernel_shape, spec.dtype.storage, name=spec.name) for spec in self.inputs]
+        return te.create_prim_func([*inputs, self.kind.build(self, *inputs)])
 
-    def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Exact:
         """The result in float64.
 
         Exact for integers, whose sums stay below 2**53 (`operator` refuses others), so float64 BLAS serves, 40 times
         faster than numpy's integer product; a 32-bit accumulator then wraps, see `wrap`. The rounding of floats is far
         below the tolerance.
         """
-        return _einsum(self.kind.subscripts, [inputs[spec.name].astype(np.float64) for spec in self.inputs])
+        arrays = [inputs[spec.name].astype(np.float64) for spec in self.inputs]
+        return self.kind.reference(self.extents, arrays, self.layout)
 
-    def magnitude(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-        """The sum of absolute products, which bounds the rounding error of any order of summation."""
-        arrays = [np.abs(inputs[spec.name].astype(np.float64)) for spec in self.inputs]
-        return _einsum(self.kind.subscripts, arrays)
-
-
-def _einsum(subscripts: str, arrays: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-    """np.einsum, by way of matmul (BLAS, also in a batch) where the letters stand as in `bmk,bkn->bmn`."""
-    operands, result = subscripts.split("->")
-    left, right = operands.split(",")
-    batch, row, inner, column = left[:-2], left[-2:-1], left[-1:], right[-1:]
-    if right == batch + inner + column and result == batch + row + column:
-        product: npt.NDArray[np.float64] = np.matmul(arrays[0], arrays[1])
-        return product
-    summed: npt.NDArray[np.float64] = np.einsum(subscripts, *arrays, optimize=True)
-    return summed
+    def magnitude(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Exact:
+        """What bounds the rounding error of any order of summation: the sum of absolute products."""
+        arrays = [inputs[spec.name].astype(np.float64) for spec in self.inputs]
+        if self.kind.magnitude is not None:
+            return self.kind.magnitude(self.extents, arrays, self.layout)
+        return self.kind.reference(self.extents, [np.abs(array) for array in arrays], self.layout)
 
 
-def wrap(exact: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[Any]:
+def wrap(exact: Exact, dtype: DType) -> npt.NDArray[Any]:
     """The exact integer result as a wrapping accumulator holds it."""
     if dtype.bounds is None:
         return exact
@@ -164,58 +150,72 @@ def parse_shape(text: str) -> dict[str, int]:
     """Parses `m=64,n=64,k=64`.
 
     Raises:
-        HeronError: a part is not `key=positive integer`, or a key comes twice.
+        HeronError: a part is not `key=number`, or a key comes twice.
     """
     shape: dict[str, int] = {}
     for part in text.split(","):
         key, separator, value = part.strip().partition("=")
-        if not separator or not key or not value.strip().isdigit() or int(value) < 1:
-            raise HeronError(f"-s {text}: '{part.strip()}' is not key=extent with an extent of at least 1")
+        if not separator or not key or not value.strip().isdigit():
+            raise HeronError(f"-s {text}: '{part.strip()}' is not key=extent with an extent in digits")
         if key in shape:
             raise HeronError(f"-s {text}: '{key}' is given twice")
         shape[key] = int(value)
     return shape
 
 
-def operator(name: str, shape: Mapping[str, int], dtype: str = "u8s8s32") -> Operator:
+def operator(name: str, shape: Mapping[str, int], dtype: str | None = None, layout: str | None = None) -> Operator:
     """Makes an operator instance.
 
     Args:
         name: an operator family, e.g. `gemm`.
-        shape: an extent for each shape key of the family.
-        dtype: activation, weight and accumulator types.
+        shape: a value for each shape key of the family; optional ones may be left out.
+        dtype: activation, weight and accumulator types; by default those of the family, mostly `u8s8s32`.
+        layout: how the tensors lie in memory, e.g. `channels-first`; by default the family's first layout.
 
     Raises:
-        HeronError: unknown operator, key or dtype, a missing key, a tensor of more than 2**31 - 1 elements, or sums of
-            integers that may exceed 2**53.
+        HeronError: unknown operator, key, dtype or layout, a missing key, a shape that makes no sense, a tensor of
+            more than 2**31 - 1 elements, or sums of integers that may exceed 2**53.
     """
-    from heron_asp.operators.products import KINDS
+    from heron_asp.operators import KINDS
 
     if name not in KINDS:
         raise HeronError(f"unknown operator '{name}'", suggestion(name, KINDS))
     kind = KINDS[name]
-    for key in shape:
-        if key not in kind.keys:
-            raise HeronError(f"{name} has no shape key '{key}'", suggestion(key, kind.keys))
-    missing = [key for key in kind.keys if key not in shape]
-    if missing:
-        raise HeronError(
-            f"{name} lacks the shape key{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
-            "give all of them: -s " + ",".join(f"{key}=…" for key in kind.keys),
-        )
-    for key, extent in shape.items():
-        if not 1 <= extent <= LARGEST_EXTENT:
-            raise HeronError(f"{name}: {key}={extent} is outside 1..{LARGEST_EXTENT}")
-    made = Operator(kind, {key: shape[key] for key in kind.keys}, dtype)
+    if layout is not None and layout not in kind.layouts:
+        raise HeronError(f"{name} has no layout '{layout}'", suggestion(layout, kind.layouts))
+    made = Operator(kind, _shape(kind, shape), dtype or kind.dtype, layout or kind.layout)
     for tensor in made.tensors:
         size = prod(tensor.shape)
         if size > LARGEST_TENSOR:
             raise HeronError(f"{name}: tensor {tensor.name} of {size} elements is larger than {LARGEST_TENSOR}")
-    if made.result.dtype.is_integer and not all(spec.dtype.is_integer for spec in made.inputs):
-        raise HeronError(f"{name} {dtype}: an integer cannot accumulate floats", "accumulate in f32")
+    _check_types(made)
+    return made
+
+
+def _shape(kind: OperatorKind, shape: Mapping[str, int]) -> dict[str, int]:
+    """All shape keys with their values."""
+    for key in shape:
+        if key not in kind.every_key:
+            raise HeronError(f"{kind.name} has no shape key '{key}'", suggestion(key, kind.every_key))
+    missing = [key for key in kind.keys if key not in shape]
+    if missing:
+        raise HeronError(
+            f"{kind.name} lacks the shape key{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+            "give all of them: -s " + ",".join(f"{key}=…" for key in kind.keys),
+        )
+    for key, extent in shape.items():
+        least = kind.least.get(key, 1)
+        if not least <= extent <= LARGEST_EXTENT:
+            raise HeronError(f"{kind.name}: {key}={extent} is outside {least}..{LARGEST_EXTENT}")
+    return kind.complete(shape)
+
+
+def _check_types(made: Operator) -> None:
+    name, result = f"{made.name} {made.dtype}", made.result.dtype
+    if result.is_integer and made.kind.float_only:
+        raise HeronError(f"{name}: the result is no integer", "accumulate in f32, e.g. --dtype bf16bf16f32")
+    if result.is_integer and not all(spec.dtype.is_integer for spec in made.inputs):
+        raise HeronError(f"{name}: an integer cannot accumulate floats", "accumulate in f32")
     bounds = [tensor.dtype.bounds for tensor in made.tensors]
     if all(bounds) and made.terms * prod(max(map(abs, bound)) for bound in bounds[:-1] if bound) > LARGEST_SUM:
-        raise HeronError(
-            f"{name} {dtype}: sums may exceed 2**53, beyond the exact reference", "use narrower operand types"
-        )
-    return made
+        raise HeronError(f"{name}: sums may exceed 2**53, beyond the exact reference", "use narrower operand types")

@@ -7,62 +7,73 @@ type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from heron_asp.dtypes import DType
-from heron_asp.operators.operator import OperatorKind, Shape, TensorSpec
+import numpy as np
 
-_ACTIVATION, _WEIGHT, _ACCUMULATOR = 0, 1, 2
-
-
-def widen(element: Any, dtype: DType, accumulator: DType) -> Any:
-    """An element as the accumulator's type: what every intrinsic that multiplies narrow elements does first."""
-    from tvm import tirx
-
-    if dtype.name == "bf16":  # the upper half of a float32
-        bits = tirx.shift_left(tirx.Cast("uint32", element), tirx.const(16, "uint32"))
-        return tirx.reinterpret("float32", bits).astype(accumulator.storage)
-    return element.astype(accumulator.storage)
+from heron_asp.operators.expressions import ACCUMULATOR, ACTIVATION, WEIGHT, widen
+from heron_asp.operators.kind import Exact, Extents, Layout, OperatorKind
+from heron_asp.operators.operator import Operator
 
 
-def _gemm(a: Any, b: Any, *, shape: Shape, result: TensorSpec, types: list[DType]) -> Any:
+def _gemm(operator: Operator, a: Any, b: Any) -> Any:
     from tvm import te
 
-    k_axis = te.reduce_axis((0, shape["k"]), name="k")
+    first, second, result = operator.tensors
+    k_axis = te.reduce_axis((0, operator.extents["k"]), name="k")
     return te.compute(
         result.shape,
         lambda m, n: te.sum(
-            widen(a[m, k_axis], types[0], result.dtype) * widen(b[k_axis, n], types[1], result.dtype), axis=k_axis
-        ),
-        name=result.name,
-    )
-
-
-def _batch_matmul(a: Any, b: Any, *, shape: Shape, result: TensorSpec, types: list[DType]) -> Any:
-    from tvm import te
-
-    k_axis = te.reduce_axis((0, shape["k"]), name="k")
-    return te.compute(
-        result.shape,
-        lambda batch, m, n: te.sum(
-            widen(a[batch, m, k_axis], types[0], result.dtype) * widen(b[batch, k_axis, n], types[1], result.dtype),
+            widen(a[m, k_axis], first.dtype, result.dtype) * widen(b[k_axis, n], second.dtype, result.dtype),
             axis=k_axis,
         ),
         name=result.name,
     )
 
 
-def _gemv(a: Any, x: Any, *, shape: Shape, result: TensorSpec, types: list[DType]) -> Any:
+def _batch_matmul(operator: Operator, a: Any, b: Any) -> Any:
     from tvm import te
 
-    k_axis = te.reduce_axis((0, shape["k"]), name="k")
+    first, second, result = operator.tensors
+    k_axis = te.reduce_axis((0, operator.extents["k"]), name="k")
     return te.compute(
         result.shape,
-        lambda m: te.sum(
-            widen(a[m, k_axis], types[0], result.dtype) * widen(x[k_axis], types[1], result.dtype), axis=k_axis
+        lambda batch, m, n: te.sum(
+            widen(a[batch, m, k_axis], first.dtype, result.dtype)
+            * widen(b[batch, k_axis, n], second.dtype, result.dtype),
+            axis=k_axis,
         ),
         name=result.name,
     )
+
+
+def _gemv(operator: Operator, a: Any, x: Any) -> Any:
+    from tvm import te
+
+    first, second, result = operator.tensors
+    k_axis = te.reduce_axis((0, operator.extents["k"]), name="k")
+    return te.compute(
+        result.shape,
+        lambda m: te.sum(
+            widen(a[m, k_axis], first.dtype, result.dtype) * widen(x[k_axis], second.dtype, result.dtype), axis=k_axis
+        ),
+        name=result.name,
+    )
+
+
+def _matmul(_extents: Extents, arrays: Sequence[Exact], _layout: str) -> Exact:
+    product: Exact = np.matmul(arrays[0], arrays[1])
+    return product
+
+
+def _depth(extents: Extents) -> int:
+    return extents["k"]
+
+
+def _volume(extents: Extents) -> int:
+    return 2 * prod(extents.values())
 
 
 KINDS = {
@@ -71,32 +82,46 @@ KINDS = {
         OperatorKind(
             name="gemm",
             keys=("m", "n", "k"),
-            tensors={"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")},
-            slots=(_ACTIVATION, _WEIGHT, _ACCUMULATOR),
+            layouts={"row-major": Layout({"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")})},
+            slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             constant=frozenset({"b"}),
-            subscripts="mk,kn->mn",
             build=_gemm,
+            reference=_matmul,
+            terms=_depth,
+            operations=_volume,
             summary="C(m,n) = A(m,k) B(k,n); B is known ahead",
+            strided=True,
+            subscripts="mk,kn->mn",
         ),
         OperatorKind(
             name="batch_matmul",
             keys=("batch", "m", "n", "k"),
-            tensors={"a": ("batch", "m", "k"), "b": ("batch", "k", "n"), "c": ("batch", "m", "n")},
-            slots=(_ACTIVATION, _WEIGHT, _ACCUMULATOR),
+            layouts={
+                "row-major": Layout({"a": ("batch", "m", "k"), "b": ("batch", "k", "n"), "c": ("batch", "m", "n")})
+            },
+            slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             constant=frozenset(),
-            subscripts="bmk,bkn->bmn",
             build=_batch_matmul,
+            reference=_matmul,
+            terms=_depth,
+            operations=_volume,
             summary="C(i,m,n) = A(i,m,k) B(i,k,n) for each i of the batch",
+            strided=True,
+            subscripts="bmk,bkn->bmn",
         ),
         OperatorKind(
             name="gemv",
             keys=("m", "k"),
-            tensors={"a": ("m", "k"), "x": ("k",), "y": ("m",)},
-            slots=(_WEIGHT, _ACTIVATION, _ACCUMULATOR),
+            layouts={"row-major": Layout({"a": ("m", "k"), "x": ("k",), "y": ("m",)})},
+            slots=(WEIGHT, ACTIVATION, ACCUMULATOR),
             constant=frozenset({"a"}),
-            subscripts="mk,k->m",
             build=_gemv,
+            reference=_matmul,
+            terms=_depth,
+            operations=_volume,
             summary="y(m) = A(m,k) x(k); A is known ahead",
+            strided=True,
+            subscripts="mk,k->m",
         ),
     )
 }

@@ -6,7 +6,7 @@ import pytest
 
 from heron_asp.dtypes import DTYPES
 from heron_asp.library.interface import C_TYPES, Interface, Prototype, public_functions
-from heron_asp.operators import KINDS, OperatorKind
+from heron_asp.operators import KINDS, Layout, OperatorKind
 
 
 def texts(kind: OperatorKind, dtype: str, prefix: str = "") -> list[str]:
@@ -54,11 +54,13 @@ def test_an_operator_of_the_readers_own() -> None:
     kind = OperatorKind(
         name="outer",
         keys=("p", "q", "r", "s"),
-        tensors={"w": ("s",), "x": ("p", "q", "r"), "z": ("p", "q", "r", "s")},
+        layouts={"row-major": Layout({"w": ("s",), "x": ("p", "q", "r"), "z": ("p", "q", "r", "s")})},
         slots=(1, 0, 2),
         constant=frozenset({"w"}),
-        subscripts="s,pqr->pqrs",
         build=lambda *_: None,
+        reference=lambda _extents, arrays, _layout: arrays[0],
+        terms=lambda _: 1,
+        operations=lambda _: 1,
         summary="",
     )
     assert texts(kind, "s16s8s32")[3:] == [
