@@ -8,7 +8,6 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from heron_asp.analysis import BlockFacts, analyse
 from heron_asp.derivation import Derivation, derive
@@ -154,10 +153,6 @@ class Task:
         """The schedule of a candidate."""
         return plan(self.block, self.space[candidate.sketch].sketch, candidate.values)
 
-    def program(self, candidate: Candidate, function: Any = None) -> Program:
-        """A candidate's scheduled program; `function` replaces the operator's own PrimFunc (other strides, say)."""
-        return replay(function or self._prim_func, self.calls(candidate), self.target.intrinsics)
-
-    @cached_property
-    def _prim_func(self) -> Any:
-        return self.operator.prim_func()
+    def program(self, candidate: Candidate) -> Program:
+        """A candidate's scheduled program."""
+        return replay(self.block, self.calls(candidate), self.target.intrinsics)

@@ -19,7 +19,7 @@ from heron_asp.child import Report, run_in_child
 from heron_asp.measure.data import Case, cases
 from heron_asp.measure.kernel import build, lowered_hash, use_threads
 from heron_asp.schedule.plan import Call
-from heron_asp.schedule.replay import Program, execute, replay, split_prepared
+from heron_asp.schedule.replay import Program, begin, execute, replay, split_prepared
 from heron_asp.task import Task
 
 logger = logging.getLogger(__name__)
@@ -65,10 +65,6 @@ class Workshop:
     def _cases(self) -> list[Case]:
         return cases(self.task.operator)
 
-    @cached_property
-    def _function(self) -> Any:
-        return self.task.operator.prim_func()
-
     def trials(self, wanted: Sequence[Calls], mnemonics: Sequence[tuple[str, ...]]) -> list[Trial]:
         """Tries programs.
 
@@ -92,7 +88,7 @@ class Workshop:
         numbers: dict[Call, int] = {}
         order = sorted(wanted, key=lambda calls: [numbers.setdefault(call, len(numbers)) for call in calls])
         logger.debug("%d schedules", len(order))
-        found = spread(lambda: _Walk(self._function, self.task).trial, order, self.workers, 400, self.seconds)
+        found = spread(lambda: _Walk(self.task).trial, order, self.workers, 400, self.seconds)
         self.scheduled |= zip(order, (one if isinstance(one, Trial) else Trial(one.why) for one in found), strict=True)
 
     def _run(self, first: dict[str, tuple[Calls, tuple[str, ...]]]) -> None:
@@ -115,7 +111,7 @@ class Workshop:
         calls, mnemonics = job
         task = self.task
         try:
-            program = replay(self._function, calls, task.target.intrinsics)
+            program = replay(task.block, calls, task.target.intrinsics)
             built = build(task.operator, program, task.target, task.threads)
         except Exception as error:  # what TVM refuses is a result like any other
             return f"compile: {telling(error)}"
@@ -133,12 +129,9 @@ class Workshop:
 class _Walk:
     """Schedules one sequence of calls after another; what two of them begin with is executed once."""
 
-    def __init__(self, function: Any, task: Task) -> None:
-        from tvm.s_tir import Schedule
-
-        self.function = function
+    def __init__(self, task: Task) -> None:
+        self.block = task.block
         self.intrinsics = task.target.intrinsics
-        self.root = Schedule(function, error_render_level="fast")
         self.path: list[tuple[Call, Any, dict[str, Any]]] = []
         self.dead: Calls = ()
         self.error = ""
@@ -163,7 +156,10 @@ class _Walk:
             same += 1
         del self.path[same:]
         for call in calls[same:]:
-            _, schedule, made = self.path[-1] if self.path else (None, self.root, {})
+            if not self.path:
+                self.path.append((call, begin(self.block, call, error_render_level="fast"), {}))
+                continue
+            _, schedule, made = self.path[-1]
             schedule, made = schedule.copy(), dict(made)  # TVM copies no schedule that is tensorized: that is a leaf
             execute(schedule, call, made, self.intrinsics)
             self.path.append((call, schedule, made))

@@ -62,11 +62,13 @@ class Built:
 
         packings = {packing.tensor: packing for packing in self.program.packings}
         made = []
-        for spec in self.operator.inputs:
+        *taken, written = self.program.module[KERNEL].params  # the same memory, perhaps under other extents
+        for spec, parameter in zip(self.operator.inputs, taken, strict=True):
+            packing = packings.get(spec.name)
+            seen = parameter if packing is None else self.program.module[packing.function].params[0]
             elements = np.ascontiguousarray(spec.dtype.stored(inputs[spec.name]))
-            plain = tvm.runtime.tensor(elements.reshape(spec.kernel_shape))
-            if spec.name in packings:
-                packing = packings[spec.name]
+            plain = tvm.runtime.tensor(elements.reshape([int(extent) for extent in seen.shape]))
+            if packing is not None:
                 packed = tvm.runtime.empty(packing.shape, spec.dtype.storage)
                 self.executable[packing.function](plain, packed)
                 made.append(packed)
@@ -74,7 +76,7 @@ class Built:
                 made.append(plain)
         result = self.operator.result
         garbage = np.frombuffer(b"\x5a" * (int(np.prod(result.shape)) * result.dtype.bytes), result.dtype.storage)
-        made.append(tvm.runtime.tensor(garbage.reshape(result.kernel_shape)))
+        made.append(tvm.runtime.tensor(garbage.reshape([int(extent) for extent in written.shape])))
         return made
 
     def run(self, inputs: Mapping[str, Array]) -> Array:

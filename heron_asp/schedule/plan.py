@@ -1,7 +1,8 @@
 """From the steps of a sketch and an assignment to a list of calls of `tvm.s_tir.Schedule`.
 
-A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. This
-module knows TVM's primitives and named loops; it knows no accelerator.
+A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. The first
+one expresses the operator over padded extents, all others are primitives of TVM's. This module knows TVM's primitives
+and named loops; it knows no accelerator.
 """
 
 from __future__ import annotations
@@ -61,7 +62,14 @@ class IntrinsicName:
     seating: str
 
 
-Argument: TypeAlias = Union[Ref, int, str, bool, IndexMap, Source, IntrinsicName, tuple["Argument", ...], None]  # noqa: UP007
+@dataclass(frozen=True)
+class Extents:
+    """Axes that are padded, each with its extent."""
+
+    padded: tuple[tuple[str, int], ...] = ()
+
+
+Argument: TypeAlias = Union[Ref, int, str, bool, Extents, IndexMap, Source, IntrinsicName, tuple["Argument", ...], None]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,10 @@ class _Planner:
         self.kind["fused"] = "spatial"
         self.slot = {tensor.name: slot for slot, tensor in enumerate(block.operands)}
         self.rank = {tensor.name: len(tensor.shape) for tensor in (*block.operands, block.result)}
+        if block.finish is not None:
+            self.rank[block.result.name] = len(block.finish.parameter.shape)
         self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
+        self._call("express", Extents())
         self._call("get_sblock", block.block, results=[self._name(block.block)])
 
     # -- primitives, by TVM's names --------------------------------------------------------------------------------
@@ -127,9 +138,10 @@ class _Planner:
             raise InternalError(f"step {primitive}: no schedule primitive '{primitive.name}' is known")
         method(*primitive.arguments)
 
-    def _do_pad_einsum(self, block: Value) -> None:
-        padding = tuple(self._number(Term("extent", (block, axis))) for axis in self._axes())
-        self._call("pad_einsum", self._ref(block), padding)
+    def _do_pad(self, block: Value) -> None:
+        extents = {axis.name: self._number(Term("extent", (block, axis.name))) for axis in self.block.axes}
+        padded = tuple((name, extent) for name, extent in extents.items() if extent != self.block.extents[name])
+        self.calls[0] = Call("express", (Extents(padded),))
 
     def _do_get_sblock(self, copy: Value, what: Term) -> None:
         if what.name != "pad":

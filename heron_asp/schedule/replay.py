@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
-from heron_asp.schedule.plan import Argument, Call, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.express import express, named
+from heron_asp.schedule.plan import Argument, Call, Extents, IndexMap, IntrinsicName, Ref, Source
 from heron_asp.schedule.tensor_intrin import register
 
 PREPARED = "meta_schedule.layout_rewrite_preproc"  # TVM's own mark of a block that packs what is known ahead
@@ -43,21 +45,28 @@ class Program:
     packings: tuple[Packing, ...]
 
 
-def replay(function: Any, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic]) -> Program:
-    """Schedules a PrimFunc.
+def replay(block: BlockFacts, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic]) -> Program:
+    """Schedules an operator.
 
     Args:
-        function: the operator.
+        block: the operator.
         calls: from `plan`.
         intrinsics: by name.
     """
-    from tvm.s_tir import Schedule
-
-    schedule = Schedule(function)
+    schedule = begin(block, calls[0])
     made: dict[str, Any] = {}
-    for call in calls:
+    for call in calls[1:]:
         execute(schedule, call, made, intrinsics)
     return split_prepared(schedule.mod)
+
+
+def begin(block: BlockFacts, call: Call, **options: Any) -> Any:
+    """A schedule of an operator over padded extents: what the first call of a plan, `express`, says."""
+    from tvm.s_tir import Schedule
+
+    (padded,) = call.arguments
+    assert isinstance(padded, Extents), call
+    return Schedule(express(block, dict(padded.padded)), **options)
 
 
 def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> None:
@@ -88,13 +97,7 @@ def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str,
 
 def _index_function(index_map: IndexMap) -> Any:
     """TVM counts the parameters of an index map, so it gets a function with just so many."""
-    functions = {
-        1: lambda i: index_map.apply([i]),
-        2: lambda i, j: index_map.apply([i, j]),
-        3: lambda i, j, k: index_map.apply([i, j, k]),
-        4: lambda i, j, k, m: index_map.apply([i, j, k, m]),
-    }
-    return functions[index_map.rank]
+    return named([f"i{dim}" for dim in range(index_map.rank)], lambda *indices: index_map.apply(indices))
 
 
 def split_prepared(module: Any) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heron_asp.schedule.plan import Argument, Call, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.plan import Argument, Call, Extents, IndexMap, IntrinsicName, Ref, Source
 
 
 def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:
@@ -20,7 +20,9 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
     named = [a for call in calls for a in call.arguments if isinstance(a, IntrinsicName)]
     lines = [
         "from heron_asp import operator, resolve_target",
-        "from heron_asp.schedule.tensor_intrin import register",
+        "from heron_asp.analysis import analyse",
+        "from heron_asp.schedule.express import express",
+        *(["from heron_asp.schedule.tensor_intrin import register"] if named else []),
         "from tvm.s_tir import Schedule",
         "",
         f"target = resolve_target({target!r})",
@@ -28,17 +30,22 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
         *(f"{_source_name(name)} = target.intrinsics[{name!r}].call.ir" for name in sorted(sources)),
         "",
         "",
-        "def schedule(func):",
+        "def schedule(block):",
         f'    """{heading or "A program."}"""',
-        "    sch = Schedule(func)",
-        *(f"    {_statement(call)}" for call in calls),
+        f"    sch = Schedule(express(block{_padded(calls[0])}))",
+        *(f"    {_statement(call)}" for call in calls[1:]),
         "    return sch",
         "",
         "",
         'if __name__ == "__main__":',
-        f"    print(schedule(operator({operator}).prim_func()).mod.script())",
+        f"    print(schedule(analyse(operator({operator}))).mod.script())",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _padded(call: Call) -> str:
+    (extents,) = call.arguments
+    return f", {dict(extents.padded)!r}" if isinstance(extents, Extents) and extents.padded else ""
 
 
 def _source_name(intrinsic: str) -> str:

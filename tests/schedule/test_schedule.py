@@ -30,7 +30,7 @@ def test_the_text_schedules_what_replay_schedules(zen4: Target, name, dtype, thr
         arguments = f"{name!r}, {shape!r}, {dtype!r}"
         made: dict = {"__name__": "pasted"}
         exec(script(calls, str(zen4.path), arguments), made)
-        scheduled = split_prepared(made["schedule"](task.operator.prim_func()).mod)
+        scheduled = split_prepared(made["schedule"](task.block).mod)
         replayed = task.program(candidate)
         assert scheduled.packings == replayed.packings
         assert tvm_ffi.structural_equal(scheduled.module, replayed.module)

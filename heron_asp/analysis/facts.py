@@ -1,0 +1,178 @@
+"""What the rules know of an operator, and what it takes to write it down again over other extents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from heron_asp.terms import Term, fact
+from heron_asp.tir import loads
+
+_SATURATED = 2**30  # larger strides are all alike to the rules, and clingo's integers have 32 bits
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop of the block: its name, `spatial` or `reduce`, and its extent."""
+
+    name: str
+    kind: str
+    extent: int
+
+
+@dataclass(frozen=True)
+class Access:
+    """One term of an affine index: dimension `dim` of a tensor moves by `stride` for each step of an axis."""
+
+    tensor: str
+    dim: int
+    axis: str
+    stride: int
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of the operator as the kernel sees it: its name, how elements are stored, its extents."""
+
+    name: str
+    storage: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An expression for each element of a tensor, such as its zero padding.
+
+    Attributes:
+        variables: TIR variables, one a dimension.
+        value: a TIR expression of them.
+    """
+
+    variables: tuple[Any, ...]
+    value: Any
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as the block sees it.
+
+    Attributes:
+        name: of the argument that it is, or that it is made of.
+        dtype: element type.
+        shape: extents.
+        offset: where the block begins to read, along each dimension.
+        stage: how it is made of arguments; None where it is one.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: tuple[int, ...] = ()
+    stage: Stage | None = field(default=None, compare=False)
+
+    def start(self, dim: int) -> int:
+        """Where the block begins to read along a dimension."""
+        return self.offset[dim] if self.offset else 0
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What is made of the block's result: a final argument, element by element.
+
+    Attributes:
+        parameter: the argument that is written.
+        stage: its elements; loads of `source` are of the block's result.
+        source: name of the block's result in the expression.
+    """
+
+    parameter: Parameter
+    stage: Stage = field(compare=False)
+    source: str
+
+    @property
+    def in_place(self) -> bool:
+        """Whether each element is made of the block's result at the same place."""
+        from tvm_ffi import structural_equal
+
+        own = [load for load in loads(self.stage.value) if str(load.source.name) == self.source]
+        return all(
+            len(load.indices) == len(self.stage.variables)
+            and all(map(structural_equal, load.indices, self.stage.variables))
+            for load in own
+        )
+
+
+@dataclass(frozen=True)
+class BlockFacts:
+    """What the rules know of an operator.
+
+    Attributes:
+        block: name of the reduction block.
+        axes: outermost first: those of the result in the order of its dimensions, then those that are summed.
+        operands: tensors that are multiplied, in the order of the product.
+        result: the tensor that the block writes.
+        accesses: affine index terms of all tensors.
+        constant: names of tensors that are known ahead.
+        parameters: the arguments that are read, in their order.
+        finish: what is made of the result; None where the result is the last argument.
+    """
+
+    block: str
+    axes: tuple[Axis, ...]
+    operands: tuple[Tensor, ...]
+    result: Tensor
+    accesses: tuple[Access, ...]
+    constant: frozenset[str]
+    parameters: tuple[Parameter, ...] = ()
+    finish: Finish | None = None
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Extent of each axis."""
+        return {axis.name: axis.extent for axis in self.axes}
+
+    def of(self, tensor: str, dim: int) -> list[Access]:
+        """The index terms of a dimension of a tensor."""
+        return [access for access in self.accesses if (access.tensor, access.dim) == (tensor, dim)]
+
+    def indexes(self, tensor: str) -> set[str]:
+        """The axes that a tensor depends on."""
+        return {access.axis for access in self.accesses if access.tensor == tensor}
+
+    def own(self, tensor: Tensor, axis: Axis) -> int | None:
+        """The dimension that an axis walks through by itself, all of it; None if there is none."""
+        for dim, extent in enumerate(tensor.shape):
+            if self.of(tensor.name, dim) == [Access(tensor.name, dim, axis.name, 1)]:
+                return dim if extent == axis.extent and tensor.start(dim) == 0 else None
+        return None
+
+    def facts(self) -> list[Term]:
+        """The operator as facts of `rules/core/interface.lp`."""
+        return list(self._facts())
+
+    def _facts(self) -> Iterator[Term]:
+        yield fact("block", self.block)
+        for axis in self.axes:
+            yield fact("axis", self.block, axis.name, axis.kind, axis.extent)
+            if axis.kind == "reduce" and all(self.own(tensor, axis) is None for tensor in self.operands):
+                yield fact("endless", self.block, axis.name)
+        for slot, tensor in enumerate(self.operands):
+            yield fact("operand", self.block, slot, tensor.name)
+            if tensor.stage is not None:
+                yield fact("staged", self.block, tensor.name)
+        yield fact("result", self.block, self.result.name)
+        if self.finish is not None:
+            yield fact("staged", self.block, self.result.name)
+            if not self.finish.in_place:
+                yield fact("rearranged", self.block, self.result.name)
+        for tensor in (*self.operands, self.result):
+            yield fact("tensor", tensor.name, tensor.dtype)
+            pitch = 1
+            for dim in reversed(range(len(tensor.shape))):
+                yield fact("pitch", tensor.name, dim, min(pitch, _SATURATED))
+                pitch *= tensor.shape[dim]
+        for access in self.accesses:
+            yield fact("access", self.block, access.tensor, access.dim, access.axis, access.stride)
+        for name in sorted(self.constant):
+            yield fact("constant", name)

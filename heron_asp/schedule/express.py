@@ -1,0 +1,149 @@
+"""Writes an operator down again over padded extents: as a TIR PrimFunc whose block the rules schedule."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from heron_asp.analysis import BlockFacts, Tensor
+from heron_asp.dtypes import DTYPES
+from heron_asp.operators.expressions import widen
+from heron_asp.tir import substituted, with_loads
+
+
+def express(block: BlockFacts, extents: Mapping[str, int] | None = None) -> Any:
+    """The operator as a PrimFunc over plain tensors.
+
+    What an axis has beyond the extent of the operator adds nothing: an operand that it walks through is zero there. An
+    operand T that is padded, or made of other tensors, comes from a block `T_pad`; what is made of the result, or left
+    of it, from a block after the sum, named for the result likewise.
+
+    Args:
+        block: from `heron_asp.analysis`.
+        extents: of axes that are padded.
+    """
+    from tvm import te
+
+    return te.create_prim_func(_Expression(block, {**block.extents, **(extents or {})}).tensors())
+
+
+class _Expression:
+    def __init__(self, block: BlockFacts, extents: Mapping[str, int]) -> None:
+        self.block = block
+        self.extents = extents
+        self.padded = {axis.name for axis in block.axes if extents[axis.name] > axis.extent}
+
+    def tensors(self) -> list[Any]:
+        from tvm import te
+
+        self.arguments = {
+            one.name: te.placeholder(one.shape, one.storage, name=one.name) for one in self.block.parameters
+        }
+        operands = [self._operand(tensor) for tensor in self.block.operands]
+        result = self._sum(operands)
+        finished = self._finished(result)
+        return [*self.arguments.values(), finished]
+
+    def _operand(self, tensor: Tensor) -> Any:
+        """The argument itself, or a block that makes what is read of it."""
+        from tvm import te, tirx
+
+        is_padded = bool(self.padded & self.block.indexes(tensor.name))
+        if tensor.stage is None and not is_padded:
+            return self.arguments[tensor.name]
+        shape = tuple(self._needed(tensor, dim) for dim in range(len(tensor.shape))) if is_padded else tensor.shape
+        storage = DTYPES[tensor.dtype].storage
+
+        def element(*indices: Any) -> Any:
+            from tvm.te import all as every
+            from tvm.te import if_then_else
+
+            value = self._element(tensor, indices)
+            beyond = [
+                index < extent
+                for index, extent, wanted in zip(indices, tensor.shape, shape, strict=True)
+                if wanted > extent
+            ]
+            return if_then_else(every(*beyond), value, tirx.const(0, storage)) if beyond else value
+
+        return te.compute(shape, named([f"d{dim}" for dim in range(len(shape))], element), name=f"{tensor.name}_pad")
+
+    def _element(self, tensor: Tensor, indices: Sequence[Any]) -> Any:
+        if tensor.stage is None:
+            return self.arguments[tensor.name](*indices)
+        return self._over(tensor.stage.value, dict(zip(tensor.stage.variables, indices, strict=True)), self.arguments)
+
+    def _over(self, value: Any, by: Mapping[Any, Any], tensors: Mapping[str, Any]) -> Any:
+        """An expression of other variables and tensors."""
+        return with_loads(substituted(value, by), lambda load: tensors[str(load.source.name)](*load.indices))
+
+    def _needed(self, tensor: Tensor, dim: int) -> int:
+        """How far the block reads along a dimension."""
+        terms = self.block.of(tensor.name, dim)
+        return tensor.start(dim) + 1 + sum(term.stride * (self.extents[term.axis] - 1) for term in terms)
+
+    def _sum(self, operands: Sequence[Any]) -> Any:
+        from tvm import te
+
+        spatial = [axis.name for axis in self.block.axes if axis.kind == "spatial"]
+        summed = {
+            axis.name: te.reduce_axis((0, self.extents[axis.name]), name=axis.name)
+            for axis in self.block.axes
+            if axis.kind == "reduce"
+        }
+        accumulator = DTYPES[self.block.result.dtype]
+
+        def element(*indices: Any) -> Any:
+            at = {**dict(zip(spatial, indices, strict=True)), **summed}
+            factors = [
+                widen(operand(*self._indices(tensor, at)), DTYPES[tensor.dtype], accumulator)
+                for operand, tensor in zip(operands, self.block.operands, strict=True)
+            ]
+            return te.sum(factors[0] * factors[1], axis=list(summed.values()))
+
+        shape = [self.extents[name] for name in spatial]
+        return te.compute(shape, named(spatial, element), name=self.block.block)
+
+    def _indices(self, tensor: Tensor, at: Mapping[str, Any]) -> list[Any]:
+        from tvm import tirx
+
+        found = []
+        for dim in range(len(tensor.shape)):
+            index: Any = tirx.const(tensor.start(dim), "int32")
+            for term in self.block.of(tensor.name, dim):
+                axis = at[term.axis]
+                index = index + getattr(axis, "var", axis) * term.stride
+            found.append(index)
+        return found
+
+    def _finished(self, result: Any) -> Any:
+        from tvm import te
+
+        block, name = self.block, f"{self.block.result.name}_pad"
+        if block.finish is not None:
+            stage, shape = block.finish.stage, block.finish.parameter.shape
+            tensors = {**self.arguments, block.finish.source: result}
+            variables = [f"d{dim}" for dim in range(len(shape))]
+            return te.compute(
+                shape,
+                named(
+                    variables, lambda *i: self._over(stage.value, dict(zip(stage.variables, i, strict=True)), tensors)
+                ),
+                name=name,
+            )
+        if self.padded & block.indexes(block.result.name):
+            variables = [f"d{dim}" for dim in range(len(block.result.shape))]
+            return te.compute(block.result.shape, named(variables, lambda *i: result(*i)), name=name)
+        return result
+
+
+def named(names: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose parameters have these names: `te.compute` calls the loops by them."""
+
+    def called(*indices: Any) -> Any:
+        return function(*indices)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    called.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    return called

@@ -1,0 +1,47 @@
+"""Small operations on TIR expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def substituted(value: Any, by: Mapping[Any, Any]) -> Any:
+    """An expression with some of its variables replaced."""
+    import tvm_ffi
+    from tvm import tirx
+
+    pairs = list(by.items())
+
+    def replace(variable: Any) -> Any:
+        return next((new for old, new in pairs if variable.same_as(old)), variable)
+
+    return tvm_ffi.structural_map(value, [(tirx.Var, replace)])
+
+
+def with_loads(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """An expression with each load of a tensor replaced."""
+    import tvm_ffi
+    from tvm.ir.expr import TensorLoad
+
+    return tvm_ffi.structural_map(value, [(TensorLoad, replace)])
+
+
+def loads(value: Any) -> list[Any]:
+    """The loads of tensors in an expression."""
+    import tvm_ffi
+    from tvm.ir.expr import TensorLoad
+
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, [(TensorLoad, found.append)])
+    return found
+
+
+def divides(value: Any) -> bool:
+    """Whether an expression has a quotient or a remainder of integers."""
+    import tvm_ffi
+    from tvm.ir.prim import expr as prim
+
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, [(kind, found.append) for kind in (prim.FloorDiv, prim.FloorMod)])
+    return bool(found)
