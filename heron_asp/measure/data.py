@@ -55,7 +55,7 @@ def bytes_needed(operator: Operator) -> int:
     inputs = sum(prod(spec.shape) for spec in operator.inputs)
     outputs = prod(operator.result.shape)
     kept = 3 * (inputs * max(spec.dtype.bytes for spec in operator.inputs) + outputs * 16)
-    return kept + 16 * inputs + 24 * outputs
+    return kept + 16 * inputs + 24 * outputs + 8 * operator.kind.scratch(operator.extents)
 
 
 def cases(operator: Operator, seed: int = 0) -> list[Case]:
@@ -65,9 +65,10 @@ def cases(operator: Operator, seed: int = 0) -> list[Case]:
 
 
 def _inputs(operator: Operator, generator: np.random.Generator) -> Iterator[tuple[str, dict[str, Array]]]:
-    yield "random", {spec.name: _random(spec, generator) for spec in operator.inputs}
-    yield "extreme", {spec.name: _extreme(spec, generator) for spec in operator.inputs}
-    single = {spec.name: _random(spec, generator) for spec in operator.inputs}
+    fixed = operator.constants
+    yield "random", {spec.name: _random(spec, generator) for spec in operator.inputs} | fixed
+    yield "extreme", {spec.name: _extreme(spec, generator) for spec in operator.inputs} | fixed
+    single = {spec.name: _random(spec, generator) for spec in operator.inputs} | fixed
     for spec in operator.inputs:
         if spec.name not in operator.constant and len(spec.shape) > 1:  # all rows but the last are zero
             single[spec.name][..., : spec.shape[-2] - 1, :] = 0

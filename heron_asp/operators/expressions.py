@@ -1,12 +1,18 @@
-"""Parts of tensor expressions that operators share."""
+"""Parts of tensor expressions that operators share: zero padding, the sum of products, elements of a type.
+
+A *place* says where in the operator an expression stands: an index expression by axis name.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from heron_asp.dtypes import DType
+from heron_asp.operators.kind import Names, TensorSpec
+from heron_asp.operators.operator import Operator
 
-ACTIVATION, WEIGHT, ACCUMULATOR = 0, 1, 2  # places in a type triple
+Place: TypeAlias = dict[str, Any]
 
 
 def widen(element: Any, dtype: DType, accumulator: DType) -> Any:
@@ -17,3 +23,96 @@ def widen(element: Any, dtype: DType, accumulator: DType) -> Any:
         bits = tirx.shift_left(tirx.Cast("uint32", element), tirx.const(16, "uint32"))
         return tirx.reinterpret("float32", bits).astype(accumulator.storage)
     return element.astype(accumulator.storage)
+
+
+def compute(name: str, axes: Mapping[str, int], element: Callable[[Place], Any]) -> Any:
+    """A tensor with an element at each place; `axes` are the extents by name."""
+    from tvm import te
+
+    return te.compute(
+        tuple(axes.values()),
+        lambda *indices: element(dict(zip(axes, indices, strict=True))),
+        name=name,
+        varargs_names=list(axes),
+    )
+
+
+def sum_of_products(
+    name: str,
+    spatial: Mapping[str, int],
+    reduced: Mapping[str, int],
+    factors: Callable[[Place], tuple[Any, Any]],
+    types: tuple[DType, DType, DType],
+) -> Any:
+    """The one reduction of an operator: accumulator + widen(left) * widen(right).
+
+    Args:
+        name: of the tensor.
+        spatial: extents of its axes by name.
+        reduced: extents of the axes that are summed over.
+        factors: the two elements that are multiplied at a place.
+        types: of the two elements and of the sum.
+    """
+    from tvm import te
+
+    summed = {axis: te.reduce_axis((0, extent), name=axis) for axis, extent in reduced.items()}
+
+    def element(place: Place) -> Any:
+        left, right = factors(place | summed)
+        product = widen(left, types[0], types[2]) * widen(right, types[1], types[2])
+        return te.sum(product, axis=list(summed.values()))
+
+    return compute(name, spatial, element)
+
+
+def padded(tensor: Any, spec: TensorSpec, axes: Names, windows: Mapping[str, tuple[int, int]]) -> Any:
+    """The tensor with zeros around it where that is needed, otherwise the tensor itself.
+
+    Args:
+        tensor: what is padded.
+        spec: what it is called.
+        axes: names of its dimensions.
+        windows: by dimension, how many zeros stand before it (negative: how much is left out) and the new extent.
+    """
+    from tvm import te, tirx
+
+    old = dict(zip(axes, spec.kernel_shape, strict=True))
+    if all(before == 0 and extent <= old[axis] for axis, (before, extent) in windows.items()):
+        return tensor
+    new = {axis: windows[axis][1] if axis in windows else extent for axis, extent in old.items()}
+
+    def element(place: Place) -> Any:
+        inside = []
+        for axis, (before, extent) in windows.items():
+            inside += [place[axis] >= before] if before > 0 else []
+            inside += [place[axis] < before + old[axis]] if extent > before + old[axis] else []
+            place[axis] = place[axis] - before
+        value = tensor[tuple(place[axis] for axis in axes)]
+        return te.if_then_else(tirx.all(*inside), value, tirx.const(0, tensor.dtype)) if inside else value
+
+    return compute(f"{spec.name}_pad", new, element)
+
+
+def product(operator: Operator, *inputs: Any, name: str = "") -> Any:
+    """The operator whose result is a sum over all axes that the result does not have, as in an einsum.
+
+    `name` is given where a further stage makes the result.
+    """
+    axes, extents, result = operator.axes, operator.extents, operator.result
+    spatial = {axis: extents[axis] for axis in axes[result.name]}
+    reduced = {axis: extents[axis] for spec in operator.inputs for axis in axes[spec.name] if axis not in spatial}
+
+    def factors(place: Place) -> tuple[Any, Any]:
+        left, right = (
+            tensor[tuple(place[axis] for axis in axes[spec.name])]
+            for tensor, spec in zip(inputs, operator.inputs, strict=True)
+        )
+        return left, right
+
+    return sum_of_products(name or result.name, spatial, reduced, factors, types_of(operator))
+
+
+def types_of(operator: Operator) -> tuple[DType, DType, DType]:
+    """The element types of the two operands, in the order of the arguments, and of the result."""
+    left, right, result = (spec.dtype for spec in operator.tensors)
+    return left, right, result

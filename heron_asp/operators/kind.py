@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from heron_asp.dtypes import DType
 
+ACTIVATION, WEIGHT, ACCUMULATOR = 0, 1, 2  # places in a type triple
+LARGEST_TENSOR = 2**31 - 1  # elements
 Extents: TypeAlias = Mapping[str, int]
 Array: TypeAlias = npt.NDArray[Any]
 Exact: TypeAlias = npt.NDArray[np.float64]
@@ -82,11 +84,12 @@ class OperatorKind:
         derived: further extents, from those of the shape keys; raises HeronError for a shape that makes no sense.
         magnitude: bounds the rounding of floats: with each sum's rounding below `terms * epsilon` of the magnitude.
             None: the reference of the absolute inputs, right for everything linear in each input.
+        scratch: elements of float64 that the reference needs besides inputs and result, from the extents.
         contents: tensors with fixed contents, from the extents and the layout, such as a matrix of ones.
         dtype: the type triple where none is given.
         strided: calls may take leading dimensions; other kinds take compact tensors only.
         subscripts: the whole operator as an einsum, where it is one; empty otherwise.
-        float_only: the accumulator must be a float: the result of integers is none.
+        accumulators: types that the result may have; empty: any that can accumulate.
     """
 
     name: str
@@ -103,11 +106,12 @@ class OperatorKind:
     least: Mapping[str, int] = field(default_factory=dict)
     derived: Callable[[Extents], Mapping[str, int]] = _nothing
     magnitude: Reference | None = None
+    scratch: Callable[[Extents], int] = lambda _extents: 0
     contents: Callable[[Extents, str], Mapping[str, Array]] = lambda _extents, _layout: {}
     dtype: str = "u8s8s32"
     strided: bool = False
     subscripts: str = ""
-    float_only: bool = False
+    accumulators: Names = ()
 
     @property
     def every_key(self) -> Names:

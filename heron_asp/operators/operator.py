@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from heron_asp.dtypes import DType, dtype_triple
 from heron_asp.errors import HeronError
-from heron_asp.operators.kind import Exact, Names, OperatorKind, TensorSpec
+from heron_asp.operators.kind import LARGEST_TENSOR, WEIGHT, Exact, Names, OperatorKind, TensorSpec
 from heron_asp.resources import suggestion
 
 LARGEST_EXTENT = 2**24
-LARGEST_TENSOR = 2**31 - 1
 LARGEST_SUM = 2**53 - 1  # float64 holds all integers up to it
 
 
@@ -85,7 +84,7 @@ class Operator:
         return self.tensors[-1]
 
     @cached_property
-    def constants(self) -> Mapping[str, npt.NDArray[Any]]:
+    def constants(self) -> dict[str, npt.NDArray[Any]]:
         """The tensors whose contents are fixed, by name, in the numpy type of their elements."""
         types = {spec.name: spec.dtype.numpy for spec in self.inputs}
         found = self.kind.contents(self.extents, self.layout)
@@ -212,10 +211,15 @@ def _shape(kind: OperatorKind, shape: Mapping[str, int]) -> dict[str, int]:
 
 def _check_types(made: Operator) -> None:
     name, result = f"{made.name} {made.dtype}", made.result.dtype
-    if result.is_integer and made.kind.float_only:
-        raise HeronError(f"{name}: the result is no integer", "accumulate in f32, e.g. --dtype bf16bf16f32")
+    if result.name == "bf16":  # the result has no type whose arithmetic TVM compiles
+        raise HeronError(f"{name}: bf16 cannot accumulate", "accumulate in f32: bf16bf16f32")
+    allowed = made.kind.accumulators
+    if allowed and result.name not in allowed:
+        raise HeronError(f"{name}: accumulates in {' or '.join(allowed)} only", f"e.g. --dtype {made.kind.dtype}")
     if result.is_integer and not all(spec.dtype.is_integer for spec in made.inputs):
         raise HeronError(f"{name}: an integer cannot accumulate floats", "accumulate in f32")
+    if WEIGHT not in made.kind.slots and dtype_triple(made.dtype)[0] != dtype_triple(made.dtype)[1]:
+        raise HeronError(f"{name}: both factors are the same tensor, of one type", f"e.g. --dtype {made.kind.dtype}")
     bounds = [tensor.dtype.bounds for tensor in made.tensors]
     if all(bounds) and made.terms * prod(max(map(abs, bound)) for bound in bounds[:-1] if bound) > LARGEST_SUM:
         raise HeronError(f"{name}: sums may exceed 2**53, beyond the exact reference", "use narrower operand types")

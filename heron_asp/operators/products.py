@@ -9,58 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from heron_asp.operators.expressions import ACCUMULATOR, ACTIVATION, WEIGHT, widen
-from heron_asp.operators.kind import Exact, Extents, Layout, OperatorKind
-from heron_asp.operators.operator import Operator
-
-
-def _gemm(operator: Operator, a: Any, b: Any) -> Any:
-    from tvm import te
-
-    first, second, result = operator.tensors
-    k_axis = te.reduce_axis((0, operator.extents["k"]), name="k")
-    return te.compute(
-        result.shape,
-        lambda m, n: te.sum(
-            widen(a[m, k_axis], first.dtype, result.dtype) * widen(b[k_axis, n], second.dtype, result.dtype),
-            axis=k_axis,
-        ),
-        name=result.name,
-    )
-
-
-def _batch_matmul(operator: Operator, a: Any, b: Any) -> Any:
-    from tvm import te
-
-    first, second, result = operator.tensors
-    k_axis = te.reduce_axis((0, operator.extents["k"]), name="k")
-    return te.compute(
-        result.shape,
-        lambda batch, m, n: te.sum(
-            widen(a[batch, m, k_axis], first.dtype, result.dtype)
-            * widen(b[batch, k_axis, n], second.dtype, result.dtype),
-            axis=k_axis,
-        ),
-        name=result.name,
-    )
-
-
-def _gemv(operator: Operator, a: Any, x: Any) -> Any:
-    from tvm import te
-
-    first, second, result = operator.tensors
-    k_axis = te.reduce_axis((0, operator.extents["k"]), name="k")
-    return te.compute(
-        result.shape,
-        lambda m: te.sum(
-            widen(a[m, k_axis], first.dtype, result.dtype) * widen(x[k_axis], second.dtype, result.dtype), axis=k_axis
-        ),
-        name=result.name,
-    )
+from heron_asp.operators.expressions import product
+from heron_asp.operators.kind import ACCUMULATOR, ACTIVATION, WEIGHT, Exact, Extents, Layout, OperatorKind
 
 
 def _matmul(_extents: Extents, arrays: Sequence[Exact], _layout: str) -> Exact:
@@ -85,7 +38,7 @@ KINDS = {
             layouts={"row-major": Layout({"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")})},
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             constant=frozenset({"b"}),
-            build=_gemm,
+            build=product,
             reference=_matmul,
             terms=_depth,
             operations=_volume,
@@ -101,7 +54,7 @@ KINDS = {
             },
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             constant=frozenset(),
-            build=_batch_matmul,
+            build=product,
             reference=_matmul,
             terms=_depth,
             operations=_volume,
@@ -115,7 +68,7 @@ KINDS = {
             layouts={"row-major": Layout({"a": ("m", "k"), "x": ("k",), "y": ("m",)})},
             slots=(WEIGHT, ACTIVATION, ACCUMULATOR),
             constant=frozenset({"a"}),
-            build=_gemv,
+            build=product,
             reference=_matmul,
             terms=_depth,
             operations=_volume,
