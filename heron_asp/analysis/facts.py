@@ -132,6 +132,12 @@ class BlockFacts:
         """Extent of each axis."""
         return {axis.name: axis.extent for axis in self.axes}
 
+    @property
+    def read_by_stages(self) -> set[str]:
+        """The arguments of which other tensors are made."""
+        stages = [tensor.stage for tensor in self.operands] + [self.finish.stage if self.finish else None]
+        return {str(load.source.name) for stage in stages if stage is not None for load in loads(stage.value)}
+
     def of(self, tensor: str, dim: int) -> list[Access]:
         """The index terms of a dimension of a tensor."""
         return [access for access in self.accesses if (access.tensor, access.dim) == (tensor, dim)]

@@ -163,7 +163,7 @@ def _merged_in(block: BlockFacts, tensor: Tensor, outer: Axis, inner: Axis, axis
 def _merged_dimensions(
     block: BlockFacts, tensor: Tensor, outside: Access, inside: Access, axis: Axis, extent: int
 ) -> BlockFacts | None:
-    """The operator with two dimensions of a tensor as one, of which the inner axis walks through all of the inner one."""
+    """The operator with two dimensions of a tensor as one, of which an axis walks through all of the inner one."""
     dim = outside.dim
     shape = (*tensor.shape[:dim], tensor.shape[dim] * extent, *tensor.shape[dim + 2 :])
     offset = (*tensor.offset[:dim], tensor.start(dim) * extent, *tensor.offset[dim + 2 :])

@@ -149,7 +149,10 @@ class _Planner:
         self._call("get_sblock", f"{text(what.arguments[0])}_pad", results=[self._name(copy)])
 
     def _do_cache_read(self, copy: Value, block: Value, tensor: Value, scope: Value) -> None:
-        self._call("cache_read", self._ref(block), self.slot[text(tensor)], text(scope), results=[self._name(copy)])
+        slot, options = self.slot[text(tensor)], []
+        if text(tensor) in self.block.read_by_stages:  # which keep to the tensor itself
+            options = [("consumer_blocks", (self._ref(block),))]
+        self._call("cache_read", self._ref(block), slot, text(scope), results=[self._name(copy)], options=options)
 
     def _do_cache_write(self, copy: Value, block: Value, _tensor: Value, scope: Value) -> None:
         self._call("cache_write", self._ref(block), 0, text(scope), results=[self._name(copy)])
