@@ -139,13 +139,19 @@ class Sketch:
 
     @property
     def name(self) -> str:
-        """The choices that make the sketch, e.g. `dot sliced`."""
+        """The choices that make the sketch, e.g. `dot sliced`; which axis plays a role, where several might."""
         parts = [*self.intrinsics, *(["plain vector code"] if not self.tensorized else [])]
         for _, way in self.of("chosen"):
             if isinstance(way, tuple) and way[1] != "straight":
                 parts.append(text(way[1]))
         parts += [text(variant) for _, variant in self.of("variant")]
+        parts += [f"{text(role)}={text(axis)}" for block, role, axis in self.of("maps") if self._choice(block, role)]
         return " ".join(parts)
+
+    def _choice(self, block: Value, role: Value) -> bool:
+        """Whether several axes might play a role."""
+        ways = {(one, way) for one, way in self.of("chosen") if one == block}
+        return sum((one, way) in ways and played == role for one, way, played, _ in self.of("plays")) > 1
 
     @property
     def aside(self) -> str | None:

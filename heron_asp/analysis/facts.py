@@ -138,6 +138,12 @@ class BlockFacts:
         stages = [tensor.stage for tensor in self.operands] + [self.finish.stage if self.finish else None]
         return {str(load.source.name) for stage in stages if stage is not None for load in loads(stage.value)}
 
+    def order(self, innermost: str = "") -> list[str]:
+        """The loops of the block, where it makes its result with an axis innermost."""
+        spatial = [axis.name for axis in self.axes if axis.kind == "spatial"]
+        spatial.sort(key=lambda name: name == innermost)
+        return [*spatial, *(axis.name for axis in self.axes if axis.kind == "reduce")]
+
     def of(self, tensor: str, dim: int) -> list[Access]:
         """The index terms of a dimension of a tensor."""
         return [access for access in self.accesses if (access.tensor, access.dim) == (tensor, dim)]

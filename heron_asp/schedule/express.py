@@ -12,7 +12,7 @@ from heron_asp.operators.expressions import widen
 from heron_asp.tir import substituted, with_loads
 
 
-def express(block: BlockFacts, extents: Mapping[str, int] | None = None) -> Any:
+def express(block: BlockFacts, extents: Mapping[str, int] | None = None, innermost: str = "") -> Any:
     """The operator as a PrimFunc over plain tensors.
 
     What an axis has beyond the extent of the operator adds nothing: an operand that it walks through is zero there. An
@@ -22,16 +22,19 @@ def express(block: BlockFacts, extents: Mapping[str, int] | None = None) -> Any:
     Args:
         block: from `heron_asp.analysis`.
         extents: of axes that are padded.
+        innermost: the axis that is innermost in the result as the block makes it; by default the one that is.
     """
     from tvm import te
 
-    return te.create_prim_func(_Expression(block, {**block.extents, **(extents or {})}).tensors())
+    return te.create_prim_func(_Expression(block, {**block.extents, **(extents or {})}, innermost).tensors())
 
 
 class _Expression:
-    def __init__(self, block: BlockFacts, extents: Mapping[str, int]) -> None:
+    def __init__(self, block: BlockFacts, extents: Mapping[str, int], innermost: str) -> None:
         self.block = block
         self.extents = extents
+        self.spatial = [axis.name for axis in block.axes if axis.kind == "spatial"]
+        self.made = block.order(innermost)[: len(self.spatial)]  # the axes of the result as it is made
         self.padded = {axis.name for axis in block.axes if extents[axis.name] > axis.extent}
 
     def tensors(self) -> list[Any]:
@@ -86,7 +89,6 @@ class _Expression:
     def _sum(self, operands: Sequence[Any]) -> Any:
         from tvm import te
 
-        spatial = [axis.name for axis in self.block.axes if axis.kind == "spatial"]
         summed = {
             axis.name: te.reduce_axis((0, self.extents[axis.name]), name=axis.name)
             for axis in self.block.axes
@@ -95,15 +97,15 @@ class _Expression:
         accumulator = DTYPES[self.block.result.dtype]
 
         def element(*indices: Any) -> Any:
-            at = {**dict(zip(spatial, indices, strict=True)), **summed}
+            at = {**dict(zip(self.made, indices, strict=True)), **summed}
             factors = [
                 widen(operand(*self._indices(tensor, at)), DTYPES[tensor.dtype], accumulator)
                 for operand, tensor in zip(operands, self.block.operands, strict=True)
             ]
             return te.sum(factors[0] * factors[1], axis=list(summed.values()))
 
-        shape = [self.extents[name] for name in spatial]
-        return te.compute(shape, named(spatial, element), name=self.block.block)
+        shape = [self.extents[name] for name in self.made]
+        return te.compute(shape, named(self.made, element), name=self.block.block)
 
     def _indices(self, tensor: Tensor, at: Mapping[str, Any]) -> list[Any]:
         from tvm import tirx
@@ -121,9 +123,14 @@ class _Expression:
         from tvm import te
 
         block, name = self.block, f"{self.block.result.name}_pad"
+
+        def place(*indices: Any) -> Any:
+            at = dict(zip(self.spatial, indices, strict=True))
+            return result(*(at[axis] for axis in self.made))
+
         if block.finish is not None:
             stage, shape = block.finish.stage, block.finish.parameter.shape
-            tensors = {**self.arguments, block.finish.source: result}
+            tensors = {**self.arguments, block.finish.source: place}
             variables = [f"d{dim}" for dim in range(len(shape))]
             return te.compute(
                 shape,
@@ -132,9 +139,9 @@ class _Expression:
                 ),
                 name=name,
             )
-        if self.padded & block.indexes(block.result.name):
+        if self.padded & block.indexes(block.result.name) or self.made != self.spatial:
             variables = [f"d{dim}" for dim in range(len(block.result.shape))]
-            return te.compute(block.result.shape, named(variables, lambda *i: result(*i)), name=name)
+            return te.compute(block.result.shape, named(variables, place), name=name)
         return result
 
 

@@ -8,7 +8,7 @@ and named loops; it knows no accelerator.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Union
 
 from heron_asp.analysis import BlockFacts
@@ -63,13 +63,19 @@ class IntrinsicName:
 
 
 @dataclass(frozen=True)
-class Extents:
-    """Axes that are padded, each with its extent."""
+class Form:
+    """How the operator is expressed.
+
+    Attributes:
+        padded: axes that are padded, each with its extent.
+        innermost: the axis that is innermost in the result as the block makes it; empty where that is the last.
+    """
 
     padded: tuple[tuple[str, int], ...] = ()
+    innermost: str = ""
 
 
-Argument: TypeAlias = Union[Ref, int, str, bool, Extents, IndexMap, Source, IntrinsicName, tuple["Argument", ...], None]  # noqa: UP007
+Argument: TypeAlias = Union[Ref, int, str, bool, Form, IndexMap, Source, IntrinsicName, tuple["Argument", ...], None]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,8 @@ class _Planner:
         if block.finish is not None:
             self.rank[block.result.name] = len(block.finish.parameter.shape)
         self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
-        self._call("express", Extents())
+        self.form = Form()
+        self._call("express", self.form)
         self._call("get_sblock", block.block, results=[self._name(block.block)])
 
     # -- primitives, by TVM's names --------------------------------------------------------------------------------
@@ -141,7 +148,14 @@ class _Planner:
     def _do_pad(self, block: Value) -> None:
         extents = {axis.name: self._number(Term("extent", (block, axis.name))) for axis in self.block.axes}
         padded = tuple((name, extent) for name, extent in extents.items() if extent != self.block.extents[name])
-        self.calls[0] = Call("express", (Extents(padded),))
+        self._form(padded=padded)
+
+    def _do_move(self, _block: Value, axis: Value) -> None:
+        self._form(innermost=text(axis))
+
+    def _form(self, **changed: Any) -> None:
+        self.form = replace(self.form, **changed)
+        self.calls[0] = Call("express", (self.form,))
 
     def _do_get_sblock(self, copy: Value, what: Term) -> None:
         if what.name != "pad":
@@ -302,7 +316,7 @@ class _Planner:
     # -- facts -----------------------------------------------------------------------------------------------------
 
     def _axes(self) -> list[str]:
-        return [axis.name for axis in self.block.axes]
+        return self.block.order(self.form.innermost)
 
     def _at(self, level: Value) -> list[Term]:
         """The loops of a level, outermost first."""

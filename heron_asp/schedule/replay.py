@@ -10,7 +10,7 @@ from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
 from heron_asp.schedule.express import express, named
-from heron_asp.schedule.plan import Argument, Call, Extents, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Source
 from heron_asp.schedule.tensor_intrin import register
 
 PREPARED = "meta_schedule.layout_rewrite_preproc"  # TVM's own mark of a block that packs what is known ahead
@@ -64,9 +64,9 @@ def begin(block: BlockFacts, call: Call, **options: Any) -> Any:
     """A schedule of an operator over padded extents: what the first call of a plan, `express`, says."""
     from tvm.s_tir import Schedule
 
-    (padded,) = call.arguments
-    assert isinstance(padded, Extents), call
-    return Schedule(express(block, dict(padded.padded)), **options)
+    (form,) = call.arguments
+    assert isinstance(form, Form), call
+    return Schedule(express(block, dict(form.padded), form.innermost), **options)
 
 
 def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> None:

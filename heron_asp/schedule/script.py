@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heron_asp.schedule.plan import Argument, Call, Extents, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Source
 
 
 def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:
@@ -32,7 +32,7 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
         "",
         "def schedule(block):",
         f'    """{heading or "A program."}"""',
-        f"    sch = Schedule(express(block{_padded(calls[0])}))",
+        f"    sch = Schedule(express(block{_form(calls[0])}))",
         *(f"    {_statement(call)}" for call in calls[1:]),
         "    return sch",
         "",
@@ -43,9 +43,11 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
     return "\n".join(lines) + "\n"
 
 
-def _padded(call: Call) -> str:
-    (extents,) = call.arguments
-    return f", {dict(extents.padded)!r}" if isinstance(extents, Extents) and extents.padded else ""
+def _form(call: Call) -> str:
+    (form,) = call.arguments
+    assert isinstance(form, Form), call
+    padded = f", {dict(form.padded)!r}" if form.padded else ""
+    return padded + (f", innermost={form.innermost!r}" if form.innermost else "")
 
 
 def _source_name(intrinsic: str) -> str:
