@@ -21,13 +21,30 @@ def test_s1_refuses_with_the_reason_and_never_fails(answers):
     for change, reason in (
         (("has(flag).", ""), "refused(c,(dot,straight),lacks(flag))"),
         (("tensor(a, u8).", "tensor(a, f16)."), "refused(c,(dot,straight),dtype(a,f16,u8))"),
-        (("access(c, c, 1, n, 1).", "access(c, c, 0, n, 1)."), "refused(c,(dot,straight),unplayed(n))"),
+        (("access(c, b, 1, n, 1).", ""), "refused(c,(dot,straight),unplayed(n))"),
     ):
         found = answers((GEMM + DOT).replace(*change), *S1)
         assert len(found) == 1
         assert reason in found[0]
         assert "plain(c)" in found[0]
         assert not of(found[0], "aside")
+
+
+def test_s1_moves_a_result_in_which_the_role_is_not_innermost(answers):
+    transposed = GEMM.replace(
+        "access(c, c, 0, m, 1).  access(c, c, 1, n, 1).", "access(c, c, 0, n, 1).  access(c, c, 1, m, 1)."
+    )
+    assert transposed != GEMM
+    (found,) = (one for one in answers(transposed + DOT, *S1) if "tensorize(c,dot)" in one)
+    assert of(found, "moved", "staged") == {"moved(c,c,n)", "staged(c,c)"}
+    assert "step((10,c),move(c,n))" in found
+
+
+def test_s1_refuses_a_window_that_would_have_to_be_packed(answers):
+    windowed = GEMM.replace("access(c, a, 1, k, 1).", "access(c, a, 0, k, 1).")  # row m + k, and no column of its own
+    assert windowed != GEMM
+    for found in answers(windowed + DOT, *S1):
+        assert "misfit(c,(dot,straight),r,k,windowed(a))" in found
 
 
 def test_s1_seats_the_operands_crossed_where_only_that_fits(answers):
