@@ -28,7 +28,14 @@ _SHOWN_VALUES = 12
 _LONGEST_TERM = 200  # characters
 _LONGEST_SHAPE = 400  # characters
 
-OperatorName = Annotated[str, typer.Argument(help="Operator, e.g. gemm, gemv, conv2d, mean.", show_default=False)]
+OperatorName = Annotated[
+    str,
+    typer.Argument(
+        help="Operator: gemm, batch_matmul, gemv, conv1d, conv2d, conv3d, conv2d_dilated, depthwise_conv2d, "
+        "conv2d_transposed, scan, mean or variance.",
+        show_default=False,
+    ),
+]
 Shape = Annotated[str, typer.Option("--shape", "-s", help="Extents, e.g. m=1024,n=1024,k=1024.", show_default=False)]
 TargetName = Annotated[
     str,

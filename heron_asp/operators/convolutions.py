@@ -129,8 +129,10 @@ def _reference(dims: str) -> Callable[[Extents, Sequence[Exact], str], Exact]:
         steps = [one.steps for one in along]
         total = np.zeros((groups, extents["n"] * prod(steps), extents["co_group"]))
         for place, touched in taps(along):
-            rows = x[:, :, *touched, :].reshape(groups, -1, extents["ci_group"])
-            total += np.matmul(rows, np.moveaxis(weight[place], -2, 0))
+            # Nothing keeps the copy that reshape makes: the next tap's would come on top of it.
+            total += np.matmul(
+                x[:, :, *touched, :].reshape(groups, -1, extents["ci_group"]), np.moveaxis(weight[place], -2, 0)
+            )
         result = np.moveaxis(total, 0, 1).reshape(extents["n"], *steps, extents["co"])
         return in_layout(result, rank, layout)
 
