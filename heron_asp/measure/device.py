@@ -5,30 +5,52 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
-from heron_asp.child import Outcome, Report, run_in_child
+from heron_asp.child import Child, Outcome, Report, run_in_child
 from heron_asp.errors import ExitCode, HeronError, InternalError
 from heron_asp.host import available_bytes
-from heron_asp.measure.data import Case, bytes_needed, cases
+from heron_asp.measure.data import bytes_needed
 from heron_asp.measure.kernel import Built, build, lowered_hash, tvm_target, use_threads
+from heron_asp.measure.operands import Operands, PackingError, kernel_alone
 from heron_asp.measure.peak import peak_program
 from heron_asp.measure.result import Limits, Measurement, Status
+from heron_asp.measure.stopwatch import Stopwatch
 from heron_asp.schedule.replay import Program
 from heron_asp.space import Candidate
-from heron_asp.task import Task
+from heron_asp.task import Task, available_threads
 
 logger = logging.getLogger(__name__)
 
+LEAST = 3  # repetitions before a candidate is given up
+_MOST_BUILDS = 8  # at once
+
 
 class Device(Protocol):
-    """Measures candidates of one task."""
+    """Measures candidates of one task.
+
+    Attributes:
+        width: how many candidates it builds at once.
+        held: bytes that it takes while it measures, until `rest`.
+    """
+
+    width: int
+    held: int
+
+    def build_ahead(self, candidates: Sequence[Candidate]) -> None:
+        """Starts building candidates that `measure` will be asked for next."""
+
+    def rest(self) -> None:
+        """Nothing is measured for a while: gives memory and processes back."""
 
     def measure(self, candidate: Candidate, best: float | None) -> Measurement:
         """Builds, checks and times a candidate; `best` is the least time so far, in seconds."""
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[list[float]]:
-        """Times candidates again, interleaved: for each candidate the seconds of a call in each round."""
+        """Times candidates again, interleaved: for each candidate the seconds of a call in each round.
+
+        There are none for a candidate that turns out to lack its instruction.
+        """
 
     def peak(self) -> float | None:
         """Operations a second of the intrinsic on data in registers; None where there is no intrinsic."""
@@ -38,7 +60,11 @@ class Device(Protocol):
 
 
 class LocalDevice:
-    """This machine: a forked process for each candidate."""
+    """This machine: a forked process for each candidate.
+
+    Attributes:
+        width: how many candidates are built at once.
+    """
 
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
         tvm_target(task.target, task.threads)  # a mistake in the target is one error, not one a candidate
@@ -52,12 +78,20 @@ class LocalDevice:
             )
         self.task = task
         self.limits = limits or Limits()
-        self._last: tuple[str, Program] | None = None
+        self.width = min(available_threads(), _MOST_BUILDS)
+        self.held = needed
+        self._programs: dict[str, Program] = {}
+        self._ahead: dict[str, Child | Measurement] = {}
 
     @cached_property
-    def cases(self) -> list[Case]:
-        """The inputs that candidates are checked on; made once, inherited by every child."""
-        return cases(self.task.operator)
+    def operands(self) -> Operands:
+        """What candidates are called with and checked on."""
+        return Operands(self.task)
+
+    def rest(self) -> None:
+        """Ends what is being built, and frees the operands until they are needed again."""
+        self.build_ahead([])
+        self.__dict__.pop("operands", None)
 
     def fingerprint(self, candidate: Candidate) -> str | None:
         """A hash of the lowered program: loops of one step are gone, names do not count."""
@@ -69,51 +103,100 @@ class LocalDevice:
             return None
 
     def _program(self, candidate: Candidate) -> Program:
-        """The candidate's program; the last one is kept, since it is hashed and then measured."""
-        if self._last is None or self._last[0] != candidate.key:
-            self._last = (candidate.key, self.task.program(candidate))
-        return self._last[1]
+        """The candidate's program; the last few are kept, since they are hashed, built and measured in turn."""
+        if candidate.key not in self._programs:
+            if len(self._programs) >= 2 * self.width:
+                self._programs.pop(next(iter(self._programs)))
+            self._programs[candidate.key] = self.task.program(candidate)
+        return self._programs[candidate.key]
+
+    def build_ahead(self, candidates: Sequence[Candidate]) -> None:
+        """Starts building candidates, each in a process of its own; what was built before and not measured is dropped.
+
+        A build would disturb a measurement on the next core, so nothing is measured before all are built.
+        """
+        for started in self._ahead.values():
+            if isinstance(started, Child):
+                started.kill()
+        self._ahead = {}
+        for candidate in candidates:
+            self._ahead[candidate.key] = self._start(candidate)
 
     def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """Builds, checks and times a candidate."""
+        if candidate.key not in self._ahead:
+            self.build_ahead([candidate])
+        for other in self._ahead.values():
+            if isinstance(other, Child):
+                other.reached("build")
+        started = self._ahead.pop(candidate.key)
+        if isinstance(started, Measurement):
+            return started
+        started.go(best)
+        return self._measurement(started.outcome())
+
+    def _start(self, candidate: Candidate) -> Child | Measurement:
+        """A process that builds a candidate, waits for `go` and measures it; or why there is none."""
         try:
             program = self._program(candidate)
+            operands = self.operands.of(program)
         except InternalError:
             raise
+        except PackingError as error:
+            return Measurement(Status.COMPILE, error=f"packing its constants: {_last_line(error)}")
         except Exception as error:  # TVM refuses the schedule: a hole in the constraints, and a row like any other
             return Measurement(Status.CONSTRAINTS, error=_last_line(error))
         mnemonics = self._mnemonics(candidate)
-        self.cases  # noqa: B018 - made here, not in every child
 
         def work(report: Report) -> None:
-            built = build(self.task.operator, program, self.task.target, self.task.threads)
-            assembly = built.assembly() if mnemonics else ""
-            report("build", [mnemonic for mnemonic in mnemonics if mnemonic not in assembly])
+            built = build(self.task.operator, kernel_alone(program), self.task.target, self.task.threads)
+            best = report("build", None)
             use_threads(self.task.threads)
-            self._check_and_time(built, best, report)
+            report("run", self._check_and_time(built, operands, best, mnemonics))
 
-        return self._measurement(run_in_child(work, [self.limits.build, self.limits.run]))
+        return Child(work, [self.limits.build, self.limits.run], pause="build")
 
     def _mnemonics(self, candidate: Candidate) -> list[str]:
         intrinsics = self.task.space[candidate.sketch].sketch.intrinsics
         return [self.task.target.intrinsics[name].mnemonic for name in intrinsics]
 
-    def _check_and_time(self, built: Built, best: float | None, report: Report) -> None:
-        for case in self.cases:
-            error = case.error(built.run(case.inputs))
+    def _check_and_time(
+        self, built: Built, operands: Sequence[Sequence[Any]], best: float | None, mnemonics: Sequence[str]
+    ) -> tuple[str, Any]:
+        for case, tensors in zip(self.operands.cases, operands, strict=True):
+            error = case.error(built.call([*tensors, built.garbage()]))
             if error:
-                report("run", ("wrong", error))
-                return
-        arguments = built.arguments(self.cases[0].inputs)
-        first = built.time(arguments, 1, 1)
-        if best is not None and min(first) > self.limits.early * best:
-            report("run", ("early", first))
-            return
-        report("run", ("timed", built.time(arguments, self.limits.repeats, self.limits.repeat_ms)))
+                missing = _missing(mnemonics, built)  # tells more, if that is why
+                return ("without", missing) if missing else ("wrong", error)
+        arguments = [*operands[0], built.garbage()]
+        stopwatch = Stopwatch(built.executable, arguments, self.task.threads, self.limits.repeat_ms)
+        if best is not None and stopwatch.guess > self.limits.early * best:
+            return "early", [stopwatch.guess]
+        runs = self._repetitions(stopwatch, best)
+        # Disassembling takes as long as compiling: only what may become the best has to show its instruction.
+        missing = _missing(mnemonics, built) if best is None or min(runs) < best else []
+        return ("without", missing) if missing else ("timed", runs)
+
+    def _repetitions(self, stopwatch: Stopwatch, best: float | None) -> list[float]:
+        """Seconds of a call in each repetition; fewer of them where it is clear that this is not the best."""
+        most = max(
+            min(LEAST, self.limits.repeats), self._affordable(stopwatch, self.limits.repeats, self.limits.timing)
+        )
+        runs = [stopwatch.guess]
+        while len(runs) < most:
+            runs.append(stopwatch.seconds())
+            if best is not None and len(runs) >= LEAST and min(runs) > self.limits.clearly * best:
+                break
+        return runs
+
+    def _affordable(self, stopwatch: Stopwatch, most: int, seconds: float) -> int:
+        """How many repetitions fit into so many seconds: at least one, at most so many."""
+        return max(1, min(most, int(seconds / max(stopwatch.guess, self.limits.repeat_ms / 1e3))))
 
     def _measurement(self, outcome: Outcome) -> Measurement:
         build_seconds = outcome.seconds("build")
-        stage = Status.COMPILE if outcome.value("build") is None else Status.RUNTIME
+        built = any(name == "build" for name, _, _ in outcome.reports)
+        stage = Status.RUNTIME if built else Status.COMPILE
         run_seconds = outcome.seconds("run")
         if outcome.timed_out:
             what = f"building took more than {self.limits.build:g} s" if stage is Status.COMPILE else ""
@@ -123,13 +206,15 @@ class LocalDevice:
         if error or outcome.signal:
             said = _last_line(error) if error else f"killed by signal {outcome.signal}: {_last_line(outcome.stderr)}"
             return Measurement(stage, error=said, build_seconds=build_seconds)
-        missing = outcome.value("build")
-        if missing:
-            said = f"the machine code of a tensorized kernel has no {', '.join(missing)}"
-            return Measurement(Status.COMPILE, error=said, build_seconds=build_seconds)
         if outcome.value("run") is None:
             return Measurement(stage, error="the process ended without a result", build_seconds=build_seconds)
         kind, value = outcome.value("run")
+        if kind == "without":
+            return Measurement(
+                Status.COMPILE,
+                error=f"the machine code of a tensorized kernel has no {', '.join(value)}",
+                build_seconds=build_seconds,
+            )
         if kind == "wrong":
             return Measurement(Status.CORRECTNESS, error=value, build_seconds=build_seconds, run_seconds=run_seconds)
         return Measurement(
@@ -142,20 +227,30 @@ class LocalDevice:
         )
 
     def compare(self, candidates: Sequence[Candidate], rounds: int = 5) -> list[list[float]]:
-        """Times candidates again, in turn, in one process."""
-        programs = [self.task.program(candidate) for candidate in candidates]
+        """Times candidates again, in turn, in one process; none for machine code that lacks its instruction."""
+        programs = [self._program(candidate) for candidate in candidates]
+        operands = [self.operands.of(program)[0] for program in programs]
+        mnemonics = [self._mnemonics(candidate) for candidate in candidates]
 
         def work(report: Report) -> None:
             task = self.task
-            built = [build(task.operator, program, task.target, task.threads) for program in programs]
-            use_threads(task.threads)
-            arguments = [one.arguments(self.cases[0].inputs) for one in built]
+            built = [build(task.operator, kernel_alone(one), task.target, task.threads) for one in programs]
+            without = [bool(_missing(needed, one)) for needed, one in zip(mnemonics, built, strict=True)]
             report("built", None)
+            use_threads(task.threads)
+            stopwatches = [
+                Stopwatch(one.executable, [*tensors, one.garbage()], task.threads, self.limits.repeat_ms)
+                for one, tensors in zip(built, operands, strict=True)
+            ]
+            each = [
+                self._affordable(stopwatch, self.limits.repeats // 4, self.limits.timing / rounds)
+                for stopwatch in stopwatches
+            ]
             times: list[list[float]] = [[] for _ in built]
             for _ in range(rounds):
-                for one, tensors, seconds in zip(built, arguments, times, strict=True):
-                    seconds.append(min(one.time(tensors, 2, self.limits.repeat_ms)))
-            report("times", times)
+                for stopwatch, repeats, seconds in zip(stopwatches, each, times, strict=True):
+                    seconds.append(min(stopwatch.seconds() for _ in range(repeats)))
+            report("times", [[] if lacking else seconds for lacking, seconds in zip(without, times, strict=True)])
 
         limits = [self.limits.build * len(programs), self.limits.run * len(programs)]
         outcome = run_in_child(work, limits)
@@ -184,6 +279,12 @@ class LocalDevice:
         if peak is None:
             raise InternalError(f"the peak kernel did not run: {outcome.value('error') or outcome.stderr}")
         return float(peak)
+
+
+def _missing(mnemonics: Sequence[str], built: Built) -> list[str]:
+    """Instructions that a program's machine code should have and has not."""
+    assembly = built.assembly() if mnemonics else ""
+    return [mnemonic for mnemonic in mnemonics if mnemonic not in assembly]
 
 
 def _last_line(error: object) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from heron_asp.operators import Operator
+from heron_asp.measure.stopwatch import Stopwatch
+from heron_asp.operators import Operator, TensorSpec
 from heron_asp.schedule.replay import KERNEL, Program
 from heron_asp.target import Target
 
@@ -46,11 +47,13 @@ class Built:
         operator: what it computes.
         program: the scheduled module.
         executable: what TVM compiled.
+        threads: that a call uses.
     """
 
     operator: Operator
     program: Program
     executable: Any
+    threads: int
 
     def assembly(self) -> str:
         """Machine code as text."""
@@ -58,43 +61,56 @@ class Built:
 
     def arguments(self, inputs: Mapping[str, Array]) -> list[Any]:
         """Tensors for a call: constants packed by the program's own functions, and a result filled with garbage."""
+        packed = self.packed(inputs)
+        shapes = self.program.arguments[:-1]
+        tensors = [
+            packed.get(spec.name) or plain_tensor(spec, inputs[spec.name], shape)
+            for spec, shape in zip(self.operator.inputs, shapes, strict=True)
+        ]
+        return [*tensors, self.garbage()]
+
+    def packed(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """The constants as the kernel takes them, by name."""
         import tvm
 
-        packings = {packing.tensor: packing for packing in self.program.packings}
-        made = []
-        *taken, written = self.program.module[KERNEL].params  # the same memory, perhaps under other extents
-        for spec, parameter in zip(self.operator.inputs, taken, strict=True):
-            packing = packings.get(spec.name)
-            seen = parameter if packing is None else self.program.module[packing.function].params[0]
-            elements = np.ascontiguousarray(spec.dtype.stored(inputs[spec.name]))
-            plain = tvm.runtime.tensor(elements.reshape([int(extent) for extent in seen.shape]))
-            if packing is not None:
-                packed = tvm.runtime.empty(packing.shape, spec.dtype.storage)
-                self.executable[packing.function](plain, packed)
-                made.append(packed)
-            else:
-                made.append(plain)
-        result = self.operator.result
-        garbage = np.frombuffer(b"\x5a" * (int(np.prod(result.shape)) * result.dtype.bytes), result.dtype.storage)
-        made.append(tvm.runtime.tensor(garbage.reshape([int(extent) for extent in written.shape])))
+        specs = {spec.name: spec for spec in self.operator.inputs}
+        made = {}
+        for packing in self.program.packings:
+            spec = specs[packing.tensor]
+            made[spec.name] = tvm.runtime.empty(packing.shape, spec.dtype.storage)
+            self.executable[packing.function](plain_tensor(spec, inputs[spec.name], packing.plain), made[spec.name])
         return made
+
+    def garbage(self) -> Any:
+        """A tensor for the result, filled with what no kernel writes by chance."""
+        import tvm
+
+        result, shape = self.operator.result, self.program.arguments[-1]
+        garbage = np.frombuffer(b"\x5a" * (int(np.prod(shape)) * result.dtype.bytes), result.dtype.storage)
+        return tvm.runtime.tensor(garbage.reshape(shape))
 
     def run(self, inputs: Mapping[str, Array]) -> Array:
         """Calls the kernel once and returns the result."""
-        arguments = self.arguments(inputs)
+        return self.call(self.arguments(inputs))
+
+    def call(self, arguments: Sequence[Any]) -> Array:
+        """Calls the kernel once with tensors and returns the result, the last of them."""
         self.executable[KERNEL](*arguments)
         array: Array = arguments[-1].numpy()
         result = self.operator.result
         return array.view(result.dtype.numpy).reshape(result.shape)
 
-    def time(self, arguments: Iterable[Any], repeats: int, repeat_ms: int) -> list[float]:
-        """Seconds of a call, one number a repetition of at least so many milliseconds."""
-        import tvm
+    def time(self, arguments: Sequence[Any], repeats: int, repeat_ms: float) -> list[float]:
+        """Seconds of a call, one number a repetition of about so many milliseconds."""
+        stopwatch = Stopwatch(self.executable, arguments, self.threads, repeat_ms)
+        return [stopwatch.seconds() for _ in range(repeats)]
 
-        evaluator = self.executable.mod.time_evaluator(
-            KERNEL, tvm.cpu(0), number=1, repeat=repeats, min_repeat_ms=repeat_ms
-        )
-        return [float(seconds) for seconds in evaluator(*arguments).results]
+
+def plain_tensor(spec: TensorSpec, values: Array, shape: tuple[int, ...]) -> Any:
+    """An operand as a kernel takes it that does not pack it: the same memory, perhaps under other extents."""
+    import tvm
+
+    return tvm.runtime.tensor(np.ascontiguousarray(spec.dtype.stored(values)).reshape(shape))
 
 
 def build(operator: Operator, program: Program, target: Target, threads: int) -> Built:
@@ -102,8 +118,8 @@ def build(operator: Operator, program: Program, target: Target, threads: int) ->
     import tvm
 
     executable = tvm.compile(program.module, target=tvm_target(target, threads))
-    executable[KERNEL]
-    return Built(operator, program, executable)
+    executable[KERNEL]  # TVM generates the code at the first access
+    return Built(operator, program, executable, threads)
 
 
 def use_threads(threads: int) -> None:

@@ -20,6 +20,9 @@ class ReplayDevice:
         peak: operations a second, None if there is none.
     """
 
+    width = 1
+    held = 0
+
     def __init__(self, table: Mapping[str, Measurement], source: str, peak: float | None = None) -> None:
         self.table = table
         self.source = source
@@ -55,6 +58,12 @@ class ReplayDevice:
     def compare(self, candidates: Sequence[Candidate], rounds: int = 5) -> list[list[float]]:
         """The recorded times, as often as asked."""
         return [[self.measure(candidate).seconds or 0.0] * rounds for candidate in candidates]
+
+    def build_ahead(self, candidates: Sequence[Candidate]) -> None:
+        """There is nothing to build."""
+
+    def rest(self) -> None:
+        """There is nothing to give back."""
 
     def peak(self) -> float | None:
         """The recorded peak."""

@@ -58,13 +58,17 @@ class Limits:
     Attributes:
         build: wall time of building a candidate.
         run: wall time of checking and timing it; building does not count.
-        repeats: repetitions of the timing.
-        repeat_ms: least milliseconds of a repetition.
-        early: a first run more than this many times slower than the best ends the timing.
+        repeats: repetitions of the timing, of the contenders for the best.
+        repeat_ms: about how many milliseconds a repetition takes; one call if that is longer.
+        timing: seconds after which long calls are not repeated more than the least number of times.
+        early: a first repetition more than this many times slower than the best ends the timing.
+        clearly: so does, after the least number of repetitions, a time so many times that of the best.
     """
 
     build: float = 60.0
     run: float = 30.0
-    repeats: int = 4
-    repeat_ms: int = 12
+    repeats: int = 16
+    repeat_ms: float = 1.0
+    timing: float = 0.05
     early: float = 3.0
+    clearly: float = 1.1

@@ -25,11 +25,13 @@ class Packing:
         tensor: the operand.
         function: name of the function in the module; it takes the plain tensor and writes the packed one.
         shape: extents of the packed tensor.
+        plain: extents under which the function takes the plain one.
     """
 
     tensor: str
     function: str
     shape: tuple[int, ...]
+    plain: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Program:
 
     module: Any
     packings: tuple[Packing, ...]
+
+    @property
+    def arguments(self) -> list[tuple[int, ...]]:
+        """Extents under which the kernel takes its arguments."""
+        return [_extents(parameter) for parameter in self.module[KERNEL].params]
 
 
 def replay(block: BlockFacts, calls: Sequence[Call], intrinsics: Mapping[str, Intrinsic]) -> Program:
@@ -124,7 +131,7 @@ def split_prepared(module: Any) -> Program:
         functions[name] = tirx.PrimFunc([parameters[at], packed], body, kernel.ret_type, kernel.attrs).with_attr(
             "global_symbol", name
         )
-        packings.append(Packing(parameters[at].name, name, tuple(int(extent) for extent in packed.shape)))
+        packings.append(Packing(parameters[at].name, name, _extents(packed), _extents(parameters[at])))
         parameters[at] = packed
         buffers = [buffer for buffer in buffers if not buffer.same_as(packed)]
     if not rest:
@@ -132,6 +139,10 @@ def split_prepared(module: Any) -> Program:
     body = _root(root, kernel.body, rest, buffers)
     functions[KERNEL] = tirx.PrimFunc(parameters, body, kernel.ret_type, kernel.attrs)
     return Program(IRModule(functions), tuple(packings))
+
+
+def _extents(buffer: Any) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in buffer.shape)
 
 
 def _root(root: Any, realize: Any, statements: list[Any], buffers: list[Any]) -> Any:
