@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from heron_asp.errors import HeronError
 from heron_asp.library.functions import copy_function
 from heron_asp.library.interface import Field, Interface
+from heron_asp.library.prototype import folded
 from heron_asp.measure.kernel import lowered_hash
 from heron_asp.operators import Operator, TensorSpec
 from heron_asp.resources import counted
@@ -139,11 +140,15 @@ class Kernel:
 
     @property
     def summary(self) -> str:
-        """Shape, threads and speed in one line of the header; a struct's fields as C initialises them."""
-        point = "" if self.interface.positional else "."
-        shape = ", ".join(f"{point}{name} = {value}" for name, value in self.given.items())
-        speed = f"{counted(self.threads, 'thread')}: {self.gops:.3g} GOP/s"
-        return f"{shape} on {speed}" if shape else f"On {speed}"
+        """Shape, threads and speed for the header; a struct as C initialises it."""
+        speed = f"on {counted(self.threads, 'thread')}: {self.gops:.3g} GOP/s"
+        more = ", ".join(f"{name} = {value}" for name, value in self.further_extents.items())
+        speed += f"; {more}" if more else ""
+        shape = tuple(f"{name} = {value}" for name, value in self.given.items())
+        if self.interface.structs:
+            fields = folded(" *   {", tuple(f".{part}" for part in shape), "}", " *    ")
+            return f"{fields}\n *       {speed}"
+        return f" *   {' '.join([', '.join(shape), speed]).strip()}"
 
     @property
     def further_extents(self) -> dict[str, int]:
@@ -183,7 +188,7 @@ class Kernel:
         tensor = next(spec for spec in self.operator.tensors if spec.name == name)
         values = [(field, self.operator.shape[field.key]) for field in fields]
         shown = {field.name: value for field, value in values if not field.means(value)}
-        symbol = "_".join([symbol, *_glued(shown)])
+        symbol = "_".join([symbol, *(_glued(shown) or ["any"])])
         extents = tuple(value for _, value in values)
         for packing in self.program.packings:
             if packing.tensor == name:
@@ -252,18 +257,24 @@ def _require_same(first: Tuned, other: Tuned) -> None:
 
 
 def _require_one_interface(kernels: Sequence[Kernel]) -> None:
-    """Kernels of one function take the same arguments."""
-    first: dict[str, Kernel] = {}
+    """Kernels of one function take the same arguments, and functions of one family the same shapes."""
+    functions: dict[str, Kernel] = {}
+    structs: dict[str, Kernel] = {}
     for kernel in kernels:
-        other = first.setdefault(kernel.interface.function, kernel)
-        here, there = ([one.text for one in each.interface.functions] for each in (kernel, other))
-        same = kernel.interface.fields == other.interface.fields and kernel.interface.kernel == other.interface.kernel
-        if here != there or not same:
-            raise HeronError(
-                f"{kernel.interface.function} would take different arguments: {there[0]} for {other.tuned.origin} and "
-                f"{here[0]} for {kernel.tuned.origin}",
-                "give one of the operators another name, or export two libraries",
-            )
+        here = kernel.interface
+        other = functions.setdefault(here.function, kernel)
+        there = other.interface
+        same = [one.text for one in here.functions] == [one.text for one in there.functions]
+        if same and here.kernel == there.kernel:
+            other = structs.setdefault(here.struct, kernel)
+            there = other.interface
+            if here.fields == there.fields:
+                continue
+        raise HeronError(
+            f"{here.kind.name} would take different arguments: {there.call.text} for {other.tuned.origin} and "
+            f"{here.call.text} for {kernel.tuned.origin}",
+            "give one of the operators another name, or export two libraries",
+        )
 
 
 def _require_one_target(tuned: Sequence[Tuned]) -> None:

@@ -212,15 +212,16 @@ class Example:
         return self.kernel.given
 
     @property
-    def said(self) -> str:
-        """The shape in one line; empty for operators that have one only."""
-        return "".join(f" {name}={value}" for name, value in self.shape.items())
-
-    @property
-    def initialiser(self) -> str:
+    def c_shape(self) -> str:
         """The shape as a struct of C."""
         parts = tuple(f".{name} = {value}" for name, value in self.shape.items())
         return folded(f"    const struct {self.interface.struct} shape = {{", parts, "};", " " * 8)
+
+    @property
+    def python_shape(self) -> str:
+        """The shape as a struct of Python."""
+        parts = tuple(f"{name}={value}" for name, value in self.shape.items())
+        return folded(f"    shape = {self.interface.struct}(", parts, ")", " " * 8)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -281,7 +282,7 @@ class Example:
     @property
     def c_call(self) -> str:
         """The call in C, rows packed one after the other."""
-        arguments = self._c_shape(self.interface.fields)
+        arguments = self._c_arguments(self.interface.fields)
         for tensor in self.tensors:
             argument = tensor.argument
             arguments += [argument.pointer, tensor.row] if argument.is_strided else [argument.pointer]
@@ -290,7 +291,7 @@ class Example:
     @property
     def python_call(self) -> str:
         """The call in Python."""
-        arguments = self._python_shape(self.interface.fields)
+        arguments = self._python_arguments(self.interface.fields)
         for argument in self.interface.passed:
             arguments.append(f"pointer({argument.pointer})")
             arguments += [f"leading({argument.variable})"] if argument.is_strided else []
@@ -298,31 +299,33 @@ class Example:
 
     def c_bytes(self, packed: Packed) -> str:
         """The arguments of the function in C that says how much memory a packed operand needs."""
-        return ", ".join(self._c_shape(packed.fields))
+        return ", ".join(self._c_arguments(packed.fields))
 
     def c_pack(self, packed: Packed) -> str:
-        """The arguments of a packing function in C."""
+        """The call of a packing function in C."""
         argument = packed.argument
         tensor = next(tensor for tensor in self.tensors if tensor.argument == argument)
         leading = [tensor.row] if argument.leading else []
-        return ", ".join([*self._c_shape(packed.fields), argument.variable, *leading, argument.pointer])
+        arguments = (*self._c_arguments(packed.fields), argument.variable, *leading, argument.pointer)
+        return folded(f"    succeed({packed.pack.name}(", arguments, "));", " " * 8)
 
     def python_bytes(self, packed: Packed) -> str:
         """The arguments of the function in Python that says how much memory a packed operand needs."""
-        return ", ".join(self._python_shape(packed.fields))
+        return ", ".join(self._python_arguments(packed.fields))
 
     def python_pack(self, packed: Packed) -> str:
-        """The arguments of a packing function in Python."""
+        """The call of a packing function in Python."""
         argument = packed.argument
         leading = [f"leading({argument.variable})"] if argument.leading else []
         pointers = [f"pointer({argument.variable})", *leading, f"pointer({argument.pointer})"]
-        return ", ".join([*self._python_shape(packed.fields), *pointers])
+        arguments = (*self._python_arguments(packed.fields), *pointers)
+        return folded(f"    succeed(library.{packed.pack.name}(", arguments, "))", " " * 8)
 
-    def _c_shape(self, fields: Sequence[Field]) -> list[str]:
+    def _c_arguments(self, fields: Sequence[Field]) -> list[str]:
         arguments = self.interface.shape_arguments(fields)
         return [*arguments] if self.interface.positional else [f"&{argument}" for argument in arguments]
 
-    def _python_shape(self, fields: Sequence[Field]) -> list[str]:
+    def _python_arguments(self, fields: Sequence[Field]) -> list[str]:
         arguments = self.interface.shape_arguments(fields)
         return [*arguments] if self.interface.positional else [f"ctypes.byref({argument})" for argument in arguments]
 

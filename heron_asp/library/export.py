@@ -239,6 +239,11 @@ class _Library:
     def _interfaces(self) -> list[Interface]:
         return [group.interface for group in self.groups]
 
+    @property
+    def _structs(self) -> list[Interface]:
+        """An interface for each struct."""
+        return list({one.struct: one for one in self._interfaces if one.structs}.values())
+
     def _render(self, folder: Path, file: str, values: dict[str, Any], template: str = "") -> None:
         said = {
             "name": self.name,
@@ -247,6 +252,7 @@ class _Library:
             "target": self.target,
             "cpu_flags": self.cpu_flags,
             "groups": self.groups,
+            "structs": self._structs,
             **values,
         }
         (folder / file).write_text(_environment().get_template(template or f"{file}.j2").render(said))
@@ -257,9 +263,7 @@ class _Library:
             library=f"lib{self.name}.so",
             header=f"{self.name}.h",
             functions=tuple(" ".join(function.text.split()) for function in self._functions()),
-            structs={
-                one.struct: tuple(field.name for field in one.fields) for one in self._interfaces if not one.positional
-            },
+            structs={one.struct: tuple(field.name for field in one.fields) for one in self._structs},
             target={"name": self.target.name, "digest": self.target.digest, "mcpu": self.target.machine.compiler.mcpu},
             cpu_flags=self.cpu_flags,
             made_with={

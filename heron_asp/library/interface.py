@@ -3,8 +3,8 @@
 How a function takes the shape:
 
     up to four shape keys, all to be given      an int for each, in their order: gemm_u8s8s32(m, n, k, ...)
-    more, or keys that may be left out          a pointer to a struct with a field for each: twenty ints in a row would
-                                                not be told apart
+    more, or keys that may be left out          a pointer to a struct with a field for each, struct conv2d_shape: nobody
+                                                tells twenty ints in a row apart
     none                                        nothing
 
 A key that is only there to give others their default, such as `stride` for `stride_h` and `stride_w`, is no field: each
@@ -13,12 +13,13 @@ shape has one way to be said.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from heron_asp.dtypes import DType, dtype_triple
-from heron_asp.library.prototype import C_TYPES, Prototype
+from heron_asp.library.prototype import C_TYPES, Prototype, folded
 from heron_asp.library.words import distinct, identifier
 from heron_asp.operators import Operator, OperatorKind
 
@@ -69,7 +70,7 @@ class Field:
         """What the header says of it; empty where there is nothing to say."""
         if self.default is not None:
             return f"0 stands for {self.default.name if isinstance(self.default, Field) else self.default}"
-        return "" if self.least == 1 else f"at least {self.least}"
+        return "" if self.least == 1 else f"{self.least} or more"
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,10 @@ class Packed:
     @property
     def dependence(self) -> str:
         """A sentence on the fields that are looked at, where that is not plain from the parameters."""
-        if self.interface.positional:
+        rest = [field.name for field in self.interface.fields if field not in self.fields]
+        if self.interface.positional or not rest:
             return ""
-        if self.fields == self.interface.fields:
-            return " Depends on the whole shape."
-        return f" Depends on {', '.join(field.name for field in self.fields)} alone."
+        return f" {', '.join(rest)} may be anything."
 
 
 @dataclass(frozen=True)
@@ -204,8 +204,27 @@ class Interface:
 
     @property
     def struct(self) -> str:
-        """The struct with the shape."""
-        return f"{self.function}_shape"
+        """The struct with the shape: all layouts and types of a family share it."""
+        return f"{self.prefix}{identifier(self.kind.name)}_shape"
+
+    @property
+    def members(self) -> str:
+        """The members of the struct, those that may be left out a line each, as C declarations."""
+        plain = tuple(field.name for field in self.fields if not field.comment)
+        lines = [folded("    int ", plain, ";", " " * 8)] if plain else []
+        lines += [f"    int {field.name}; /* {field.comment} */" for field in self.fields if field.comment]
+        return "\n".join(lines)
+
+    @property
+    def python_names(self) -> str:
+        """Names of the members, as a tuple of Python in a generator."""
+        parts = tuple(f'"{field.name}"' for field in self.fields)
+        return folded("        for name in (", parts, ")" if len(parts) > 1 else ",)", " " * 12)
+
+    @property
+    def struct_digest(self) -> str:
+        """Tells structs of one name apart, as a C constant."""
+        return f"0x{zlib.crc32(' '.join(field.name for field in self.fields).encode()):08x}"
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

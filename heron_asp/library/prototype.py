@@ -37,7 +37,14 @@ class Prototype:
 
 
 def folded(head: str, parts: tuple[str, ...], tail: str, indent: str) -> str:
-    """A list with commas, broken into lines that are not too long; `indent` begins all but the first."""
+    """A list with commas, broken into lines that are not too long.
+
+    Args:
+        head: what stands before the list.
+        parts: the elements; at least one.
+        tail: what stands behind the last one.
+        indent: begins all lines but the first.
+    """
     lines, line = [], head
     for number, part in enumerate(parts):
         piece = part + (tail if number == len(parts) - 1 else ",")

@@ -90,7 +90,7 @@ class OperatorKind:
         strided: calls may take leading dimensions; other kinds take compact tensors only.
         subscripts: the whole operator as an einsum, where it is one; empty otherwise.
         accumulators: types that the result may have; empty: any that can accumulate.
-        packed_by: shape keys that decide how a constant tensor is packed, by the tensor, where its extents do not say it.
+        packed_by: shape keys that decide how a constant tensor is packed, by its name, where its extents do not say it.
     """
 
     name: str
