@@ -139,7 +139,7 @@ def test_the_manifest_says_what_a_struct_holds(exported: Exported) -> None:
 
 def test_the_header_says_kernels_as_c_initialises_shapes(exported: Exported) -> None:
     header = " ".join((exported.folder / "probe.h").read_text().replace("\n *", "").split())
-    assert "{.n = 1, .w = 30, .ci = 8, .co = 24, .kw = 3, .dilation = 2} on 1 thread: 29.95 GOP/s; ow = 26" in header
+    assert "{.n = 1, .w = 30, .ci = 8, .co = 24, .kw = 3, .dilation = 2} on 1 thread: 30 GOP/s; ow = 26" in header
     assert "m = 17, n = 33, k = 9 on 1 thread: 10.1 GOP/s" in header
 
 
@@ -205,7 +205,7 @@ def test_a_prefix_tells_libraries_apart(runnable: Target, compiler: CCompiler, t
     assert any(text.startswith("int my_gemm_u8s8s32(") for text in manifest.functions)
     command = [*compiler.command, "example.c", "-L.", "-lmine", "-Wl,-rpath,$ORIGIN", "-o", "example"]
     output(*command, folder=tmp_path)
-    assert output(tmp_path / "example").startswith("my_gemm_u8s8s32 m=16 n=16 k=16: equals")
+    assert output(tmp_path / "example").startswith("my_gemm_u8s8s32: equals")
 
 
 @pytest.mark.parametrize("name", ["runtime", "status", "example", "int"])
