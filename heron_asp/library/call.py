@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from heron_asp.errors import InternalError
 from heron_asp.library.functions import ALIGNMENT
-from heron_asp.library.interface import Interface, Packed
+from heron_asp.library.interface import Field, Interface, Packed
 from heron_asp.operators import Operator
 
 Array = npt.NDArray[Any]
@@ -29,8 +29,9 @@ def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 
 def spread(array: Array, gap: int) -> Array:
     """A copy whose rows have `gap` elements of garbage between them."""
-    memory = aligned((*array.shape[:-1], array.shape[-1] + gap), array.dtype)
-    view = memory[..., : array.shape[-1]]
+    row = array.shape[-1:]
+    memory = aligned((*array.shape[:-1], *(extent + gap for extent in row)), array.dtype)
+    view = memory[..., : row[0]] if gap else memory
     view[...] = array
     return view
 
@@ -73,12 +74,12 @@ class SharedLibrary:
         """Bytes of a packed operand, 0 if the library has no kernel for the extents."""
         function = self._library[packed.bytes.name]
         function.restype = ctypes.c_size_t
-        return int(function(*(shape[key] for key in packed.keys)))
+        return int(function(*_shape(packed.interface, packed.fields, shape)))
 
     def pack(self, packed: Packed, shape: Mapping[str, int], plain: Array | None, into: Array | None) -> int:
         """Packs an operand; returns a status."""
-        arguments = [*(shape[key] for key in packed.keys), _pointer(plain)]
-        if packed.argument.plain_leading:
+        arguments = [*_shape(packed.interface, packed.fields, shape), _pointer(plain)]
+        if packed.argument.leading:
             arguments.append(_leading(plain))
         return int(self._library[packed.pack.name](*arguments, _pointer(into)))
 
@@ -87,14 +88,14 @@ class SharedLibrary:
 
         Args:
             interface: the operator's functions.
-            shape: an extent for each key.
+            shape: the shape keys; what is left out is 0 where the functions take a struct.
             tensors: by tensor name; constant ones packed.
         """
-        arguments: list[Any] = [shape[key] for key in interface.kind.keys]
-        for argument in interface.arguments:
+        arguments = _shape(interface, interface.fields, shape)
+        for argument in interface.passed:
             tensor = tensors[argument.name]
             arguments.append(_pointer(tensor))
-            if argument.leading:
+            if argument.is_strided:
                 arguments.append(_leading(tensor))
         return int(self._library[interface.function](*arguments))
 
@@ -112,9 +113,14 @@ class SharedLibrary:
         """
         tensors: dict[str, Array | None] = {}
         packings = {packed.argument.name: packed for packed in interface.packed}
-        for spec in operator.inputs:
-            plain = spec.dtype.stored(inputs[spec.name])
-            plain = spread(plain, gap if plain.ndim > 1 else 0)
+        specs = {spec.name: spec for spec in operator.tensors}
+        for argument in interface.passed:
+            spec = specs[argument.name]
+            apart = gap if argument.leading else 0
+            if argument.result:
+                tensors[spec.name] = result = spread(aligned(spec.shape, spec.dtype.storage), apart)
+                continue
+            plain = spread(spec.dtype.stored(inputs[spec.name]), apart)
             packed = packings.get(spec.name)
             if packed is not None:
                 into = aligned((self.packed_bytes(packed, operator.shape),), np.uint8)
@@ -122,17 +128,22 @@ class SharedLibrary:
                 tensors[spec.name] = into
             else:
                 tensors[spec.name] = plain
-        spec = operator.result
-        result = spread(aligned(spec.shape, spec.dtype.storage), gap if len(spec.shape) > 1 else 0)
-        tensors[spec.name] = result
         self._succeed(interface.function, self.call(interface, operator.shape, tensors))
-        if gap and result.ndim > 1 and (gaps(result) != _GARBAGE).any():
-            raise InternalError(f"{interface.function} wrote between the rows of {spec.name}")
-        return np.ascontiguousarray(result).view(spec.dtype.numpy)
+        if gap and interface.result.leading and (gaps(result) != _GARBAGE).any():
+            raise InternalError(f"{interface.function} wrote between the rows of {interface.result.name}")
+        return np.ascontiguousarray(result).view(specs[interface.result.name].dtype.numpy)
 
     def _succeed(self, function: str, status: int) -> None:
         if status != 0:
             raise InternalError(f"{function}: {self.error(status)}")
+
+
+def _shape(interface: Interface, fields: Sequence[Field], shape: Mapping[str, int]) -> list[Any]:
+    """The shape as arguments of a call: a struct of integers lies in memory as an array of them."""
+    if interface.positional:
+        return [shape[field.key] for field in fields]
+    values = [shape.get(field.key, 0) for field in interface.fields]
+    return [(ctypes.c_int * len(values))(*values)] if fields else []
 
 
 def _pointer(array: Array | None) -> ctypes.c_void_p:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from heron_asp.errors import HeronError
 from heron_asp.library.functions import copy_function
-from heron_asp.library.interface import Interface, Packed
+from heron_asp.library.interface import Field, Interface
+from heron_asp.library.prototype import folded
 from heron_asp.measure.kernel import lowered_hash
-from heron_asp.operators import TensorSpec
+from heron_asp.operators import Operator, TensorSpec
 from heron_asp.resources import counted
 from heron_asp.schedule.replay import KERNEL, Program
 from heron_asp.space import Candidate
@@ -53,7 +54,7 @@ class Layout:
 
     Attributes:
         tensor: the plain operand.
-        extents: the shape keys that the layout depends on.
+        extents: the values of the fields that the layout depends on.
         packed: extents of the packed tensor.
         function: the PrimFunc that packs.
         symbol: its name in the library.
@@ -75,12 +76,22 @@ class Layout:
         """Bytes that the caller allocates: C's aligned_alloc wants a multiple of the alignment."""
         return -(-self.bytes // 64) * 64
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Rows of the plain tensor, and elements of a row."""
+        return span(self.tensor)
+
     @cached_property
     def fingerprint(self) -> str:
         """Equal for equal layouts of equal operands."""
         from tvm import IRModule
 
         return lowered_hash(Program(IRModule({KERNEL: self.function}), ()))
+
+
+def span(tensor: TensorSpec) -> tuple[int, int]:
+    """Rows of a tensor, of all its matrices together, and elements of a row."""
+    return prod(tensor.shape[:-1]), prod(tensor.shape[-1:])
 
 
 @dataclass(frozen=True)
@@ -98,9 +109,19 @@ class Kernel:
     program: Program
 
     @property
+    def operator(self) -> Operator:
+        """What it computes."""
+        return self.tuned.task.operator
+
+    @property
     def extents(self) -> tuple[int, ...]:
-        """The shape, in the order of the operator's keys."""
-        return tuple(self.tuned.task.operator.shape[key] for key in self.interface.kind.keys)
+        """The shape, in the order of the interface's fields."""
+        return tuple(self.operator.shape[field.key] for field in self.interface.fields)
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The shape as a caller gives it, by the names of the fields: without what is as by default."""
+        return {field.name: value for field, value in self.interface.given(self.operator.shape)}
 
     @property
     def threads(self) -> int:
@@ -110,7 +131,7 @@ class Kernel:
     @property
     def gops(self) -> float:
         """Billions of useful operations a second, as measured."""
-        return self.tuned.task.operator.operations / self.tuned.seconds / 1e9
+        return self.operator.operations / self.tuned.seconds / 1e9
 
     @property
     def intrinsics(self) -> tuple[str, ...]:
@@ -119,33 +140,64 @@ class Kernel:
 
     @property
     def summary(self) -> str:
-        """Shape, threads and speed in one line of the header."""
-        shape = ", ".join(
-            f"{key} = {extent}" for key, extent in zip(self.interface.kind.keys, self.extents, strict=True)
-        )
-        return f"{shape} on {counted(self.threads, 'thread')}: {self.gops:.3g} GOP/s"
+        """Shape, threads and speed for the header; a struct as C initialises it."""
+        speed = f"on {counted(self.threads, 'thread')}: {self.gops:.3g} GOP/s"
+        more = ", ".join(f"{name} = {value}" for name, value in self.further_extents.items())
+        speed += f"; {more}" if more else ""
+        shape = tuple(f"{name} = {value}" for name, value in self.given.items())
+        if self.interface.structs:
+            fields = folded(" *   {", tuple(f".{part}" for part in shape), "}", " *    ")
+            return f"{fields}\n *       {speed}"
+        return f" *   {' '.join([', '.join(shape), speed]).strip()}"
+
+    @property
+    def further_extents(self) -> dict[str, int]:
+        """Extents of tensors that are no fields, by the names that the header gives them."""
+        named = {extent for argument in self.interface.passed for extent in argument.extents}
+        fields = {field.key for field in self.interface.fields}
+        return {name: value for name, value in self.operator.extents.items() if name in named - fields}
 
     @property
     def symbol(self) -> str:
         """The name of the compiled function, as a profiler shows it."""
-        keys = "_".join(f"{key}{extent}" for key, extent in zip(self.interface.kind.keys, self.extents, strict=True))
-        return f"{self.interface.function}_{keys}_t{self.threads}"
+        return "_".join([self.interface.function, *_glued(self.given), f"t{self.threads}"])
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Rows, and elements of a row, of each tensor that has a leading dimension in a call."""
+        tensors = {spec.name: spec for spec in self.operator.tensors}
+        return tuple(span(tensors[argument.name]) for argument in self.interface.strided)
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
-        """The layout of each constant operand, by tensor name."""
-        return {packed.argument.name: self._layout(packed) for packed in self.interface.packed}
+        """The layout of each operand that callers pack, by tensor name."""
+        return {
+            packed.argument.name: self._layout(packed.argument.name, packed.pack.name, packed.fields)
+            for packed in self.interface.packed
+        }
 
-    def _layout(self, packed: Packed) -> Layout:
-        operator = self.tuned.task.operator
-        tensor = next(spec for spec in operator.tensors if spec.name == packed.argument.name)
-        extents = tuple(operator.shape[key] for key in packed.keys)
-        keys = "_".join(f"{key}{extent}" for key, extent in zip(packed.keys, extents, strict=True))
-        symbol = f"{packed.pack.name}_{keys}"
+    @cached_property
+    def inside(self) -> dict[str, Layout]:
+        """The layout of each operand that the library packs itself, by tensor name."""
+        return {
+            argument.name: self._layout(argument.name, f"{self.symbol}_{argument.variable}", ())
+            for argument in self.interface.inside
+        }
+
+    def _layout(self, name: str, symbol: str, fields: Sequence[Field]) -> Layout:
+        tensor = next(spec for spec in self.operator.tensors if spec.name == name)
+        values = [(field, self.operator.shape[field.key]) for field in fields]
+        shown = {field.name: value for field, value in values if not field.means(value)}
+        symbol = "_".join([symbol, *(_glued(shown) or ["any"])])
+        extents = tuple(value for _, value in values)
         for packing in self.program.packings:
-            if packing.tensor == tensor.name:
+            if packing.tensor == name:
                 return Layout(tensor, extents, packing.shape, self.program.module[packing.function], symbol)
         return Layout(tensor, extents, tensor.shape, copy_function(tensor.shape, tensor.dtype.storage), symbol)
+
+
+def _glued(shape: dict[str, int]) -> list[str]:
+    return [f"{name}{value}" for name, value in shape.items()]
 
 
 @dataclass(frozen=True)
@@ -160,27 +212,69 @@ def choose(tuned: Sequence[Tuned], prefix: str = "") -> tuple[list[Kernel], list
     """The kernels of a library, sorted by function, shape and threads, and what was dropped.
 
     Raises:
-        HeronError: nothing to export; programs for different targets; constant operands of equal extents that would
-            have to be packed in different ways.
+        HeronError: nothing to export; programs for different targets; different operators under one name; constant
+            operands of equal extents that would have to be packed in different ways.
     """
     if not tuned:
         raise HeronError("there is no run to export", "name at least one run directory of heron-asp tune")
     _require_one_target(tuned)
-    best: dict[tuple[str, int], Tuned] = {}
-    for one in tuned:
-        key = (one.task.operator.label, one.task.threads)
+    best: dict[Key, Tuned] = {}
+    keys = [(one, _key(one, Interface.of(one.task.operator, prefix))) for one in tuned]
+    for one, key in keys:
+        _require_same(best.get(key, one), one)
         if key not in best or one.seconds < best[key].seconds:
             best[key] = one
-    dropped = [
-        Dropped(one, kept) for one in tuned if (kept := best[(one.task.operator.label, one.task.threads)]) is not one
-    ]
+    dropped = [Dropped(one, best[key]) for one, key in keys if best[key] is not one]
     kernels = [
-        Kernel(one, Interface(one.task.operator.kind, one.task.operator.dtype, prefix), one.task.program(one.candidate))
-        for one in best.values()
+        Kernel(one, Interface.of(one.task.operator, prefix), one.task.program(one.candidate)) for one in best.values()
     ]
     kernels.sort(key=lambda kernel: (kernel.interface.function, kernel.extents, kernel.threads))
+    _require_one_interface(kernels)
     _require_equal_layouts(kernels)
     return kernels, dropped
+
+
+Key: TypeAlias = tuple[str, tuple[int, ...], int]
+
+
+def _key(tuned: Tuned, interface: Interface) -> Key:
+    """What the dispatch finds a kernel by."""
+    shape = tuned.task.operator.shape
+    return interface.function, tuple(shape[field.key] for field in interface.fields), tuned.task.threads
+
+
+def _require_same(first: Tuned, other: Tuned) -> None:
+    """Two programs of one function and shape compute the same: operators of the user's own may share a name only."""
+    from tvm_ffi import structural_equal
+
+    one, two = first.task.operator, other.task.operator
+    if one.kind is two.kind or structural_equal(one.prim_func(), two.prim_func(), map_free_vars=True):
+        return
+    raise HeronError(
+        f"two operators are called {one.name}: that of {first.origin} and that of {other.origin} differ",
+        "give one of them another name, or export two libraries",
+    )
+
+
+def _require_one_interface(kernels: Sequence[Kernel]) -> None:
+    """Kernels of one function take the same arguments, and functions of one family the same shapes."""
+    functions: dict[str, Kernel] = {}
+    structs: dict[str, Kernel] = {}
+    for kernel in kernels:
+        here = kernel.interface
+        other = functions.setdefault(here.function, kernel)
+        there = other.interface
+        same = [one.text for one in here.functions] == [one.text for one in there.functions]
+        if same and here.kernel == there.kernel:
+            other = structs.setdefault(here.struct, kernel)
+            there = other.interface
+            if here.fields == there.fields:
+                continue
+        raise HeronError(
+            f"{here.kind.name} would take different arguments: {there.call.text} for {other.tuned.origin} and "
+            f"{here.call.text} for {kernel.tuned.origin}",
+            "give one of the operators another name, or export two libraries",
+        )
 
 
 def _require_one_target(tuned: Sequence[Tuned]) -> None:

@@ -61,7 +61,8 @@ def distant(task: Task, candidate: Candidate, measured: bool) -> Distant:
 
 def leading_flags(task: Task) -> list[bool]:
     """For each tensor of a task, whether it has a leading dimension in a call."""
-    return [len(spec.shape) > 1 and spec.name not in task.operator.constant for spec in task.operator.tensors]
+    operator = task.operator
+    return [operator.strided and len(one.shape) > 1 and one.name not in operator.constant for one in operator.tensors]
 
 
 def _choices(task: Task, candidate: Candidate) -> list[Candidate]:

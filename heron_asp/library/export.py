@@ -18,13 +18,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from heron_asp.errors import HeronError
 from heron_asp.host import cpu_flags
+from heron_asp.library.baked import Baked, bake
 from heron_asp.library.choice import Dropped, Kernel, Layout, Tuned, choose
 from heron_asp.library.compiler import CCompiler, find_compiler
 from heron_asp.library.distant import Distant, distant, leading_flags
 from heron_asp.library.examples import c_helpers, examples, python_helpers
 from heron_asp.library.functions import c_function, compile_object
-from heron_asp.library.interface import NOTES, Interface, Prototype, public_functions
+from heron_asp.library.interface import Interface, public_functions
 from heron_asp.library.manifest import Manifest, dropped_entry, kernel_entry
+from heron_asp.library.prototype import NOTES, Prototype
 from heron_asp.library.verify import verify
 from heron_asp.runs import load_run
 from heron_asp.schedule.replay import KERNEL
@@ -53,7 +55,8 @@ def export(runs: Sequence[Path], out: Path, name: str = "kernels", prefix: str =
 
     Raises:
         HeronError: a run has no correct program or was made with other rules; runs for different targets; runs that
-            need one operand packed in different ways; a name that is no C identifier.
+            need one operand packed in different ways; different operators under one name; a name that is no C
+            identifier.
         MissingError: no C compiler; a run that does not exist.
         InternalError: a kernel of the library is wrong.
     """
@@ -110,6 +113,12 @@ class Group:
     interface: Interface
     kernels: tuple[Kernel, ...]
     layouts: dict[str, tuple[Layout, ...]]
+    baked: dict[str, dict[str, Baked]]
+
+    @property
+    def baked_symbols(self) -> list[str]:
+        """Names of the operands that the library has."""
+        return sorted({one.symbol for operands in self.baked.values() for one in operands.values()})
 
 
 class _Library:
@@ -156,19 +165,24 @@ class _Library:
         }
 
     @cached_property
+    def baked(self) -> dict[str, dict[str, Baked]]:
+        """By the kernel's symbol and the tensor's name, the operands that the library has."""
+        return bake(self.kernels)
+
+    @cached_property
     def groups(self) -> list[Group]:
         """The functions, by name."""
         interfaces = {kernel.interface.function: kernel.interface for kernel in self.kernels}
         return [self._group(interfaces[function]) for function in sorted(interfaces)]
 
     def _group(self, interface: Interface) -> Group:
-        kernels = tuple(kernel for kernel in self.kernels if kernel.interface == interface)
+        kernels = tuple(kernel for kernel in self.kernels if kernel.interface.function == interface.function)
         layouts = {}
         for packed in interface.packed:
             found = {kernel.layouts[packed.argument.name].symbol for kernel in kernels}
             rows = sorted((self.layouts[symbol] for symbol in found), key=lambda layout: layout.extents)
             layouts[packed.argument.name] = tuple(rows)
-        return Group(interface, kernels, layouts)
+        return Group(interface, kernels, layouts, {kernel.symbol: self.baked[kernel.symbol] for kernel in kernels})
 
     def make(self, folder: Path, out: Path) -> Manifest:
         """Builds everything in a folder and moves what is whole to where it belongs."""
@@ -178,18 +192,19 @@ class _Library:
             verify(folder / library, self.name, self.kernels)
         manifest = self._manifest()
         (folder / "manifest.json").write_text(json.dumps(manifest.to_json(), indent=2) + "\n")
-        shown = {"examples": examples(self.kernels)}
-        self._render(folder, "example.c", {**shown, "helpers": c_helpers(self.kernels)})
-        self._render(folder, "example.py", {**shown, "helpers": python_helpers(self.kernels)})
+        shown = examples(self.kernels)
+        self._render(folder, "example.c", {"examples": shown, "helpers": c_helpers(shown)})
+        self._render(folder, "example.py", {"examples": shown, "helpers": python_helpers(shown)})
         for file in (library, f"{self.name}.h", "example.c", "example.py", "manifest.json"):
             (folder / file).replace(out / file)
         return manifest
 
     def _compile(self, folder: Path) -> None:
         functions: dict[str, Any] = {}
-        for layout in self.layouts.values():
-            strided = [len(layout.tensor.shape) > 1, False]
-            functions[layout.symbol] = c_function(layout.function, layout.symbol, strided)
+        for kernel in self.kernels:
+            for layout in kernel.layouts.values():
+                strided = [kernel.operator.strided and len(layout.tensor.shape) > 1, False]
+                functions[layout.symbol] = c_function(layout.function, layout.symbol, strided)
         for kernel in self.kernels:
             task, main = kernel.tuned.task, kernel.program.module[KERNEL]
             functions[kernel.symbol] = c_function(main, kernel.symbol, [False] * len(main.params))
@@ -206,7 +221,11 @@ class _Library:
         public = "; ".join(function.name for function in self._functions())
         (folder / "public.map").write_text(f"{{ global: {public}; local: *; }};\n")
         library = f"lib{self.name}.so"
-        objects = ("dispatch.c", *_SOURCES, "kernels.o")
+        baked = {one.symbol: one.data for operands in self.baked.values() for one in operands.values()}
+        for symbol, data in baked.items():
+            (folder / f"{symbol}.bin").write_bytes(data)
+        self._render(folder, "baked.c", {"symbols": sorted(baked)})
+        objects = ("dispatch.c", "baked.c", *_SOURCES, "kernels.o")
         script = "-Wl,--version-script=public.map"
         self.compiler.run([*_FLAGS, *_LINK, script, f"-Wl,-soname,{library}", "-o", library, *objects], folder)
 
@@ -214,7 +233,16 @@ class _Library:
         return {argument.dtype.name for group in self.groups for argument in group.interface.arguments}
 
     def _functions(self) -> list[Prototype]:
-        return public_functions(self.name, (group.interface for group in self.groups))
+        return public_functions(self.name, self._interfaces)
+
+    @property
+    def _interfaces(self) -> list[Interface]:
+        return [group.interface for group in self.groups]
+
+    @property
+    def _structs(self) -> list[Interface]:
+        """An interface for each struct."""
+        return list({one.struct: one for one in self._interfaces if one.structs}.values())
 
     def _render(self, folder: Path, file: str, values: dict[str, Any], template: str = "") -> None:
         said = {
@@ -224,6 +252,7 @@ class _Library:
             "target": self.target,
             "cpu_flags": self.cpu_flags,
             "groups": self.groups,
+            "structs": self._structs,
             **values,
         }
         (folder / file).write_text(_environment().get_template(template or f"{file}.j2").render(said))
@@ -234,6 +263,7 @@ class _Library:
             library=f"lib{self.name}.so",
             header=f"{self.name}.h",
             functions=tuple(" ".join(function.text.split()) for function in self._functions()),
+            structs={one.struct: tuple(field.name for field in one.fields) for one in self._structs},
             target={"name": self.target.name, "digest": self.target.digest, "mcpu": self.target.machine.compiler.mcpu},
             cpu_flags=self.cpu_flags,
             made_with={

@@ -1,54 +1,76 @@
-"""The C functions of an operator family and a dtype, made from the family's metadata: names, parameters, prototypes."""
+"""The C functions of an operator family, a layout and a dtype, made from the family's metadata.
+
+How a function takes the shape:
+
+    up to four shape keys, all to be given      an int for each, in their order: gemm_u8s8s32(m, n, k, ...)
+    more, or keys that may be left out          a pointer to a struct with a field for each, struct conv2d_shape: nobody
+                                                tells twenty ints in a row apart
+    none                                        nothing
+
+A key that is only there to give others their default, such as `stride` for `stride_h` and `stride_w`, is no field: each
+shape has one way to be said.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from heron_asp.dtypes import DType, dtype_triple
-from heron_asp.operators import OperatorKind
+from heron_asp.library.prototype import C_TYPES, Prototype, folded
+from heron_asp.library.words import distinct, identifier
+from heron_asp.operators import Operator, OperatorKind
 
-# How C stores an element. f16 and bf16 have no type in every C compiler: the bits are passed as integers.
-C_TYPES = {
-    "u8": "uint8_t",
-    "s8": "int8_t",
-    "s16": "int16_t",
-    "s32": "int32_t",
-    "f16": "uint16_t",
-    "bf16": "uint16_t",
-    "f32": "float",
-}
-NOTES = {
-    "f16": "f16 elements are passed as uint16_t: the bits of an IEEE half.",
-    "bf16": "bf16 elements are passed as uint16_t: the upper half of the bits of a float.",
-}
-_WIDTH = 110
+_MOST_POSITIONAL = 4
 
 
 @dataclass(frozen=True)
-class Prototype:
-    """A C function: its name, and its declaration without the semicolon."""
+class Field:
+    """A shape key, as C functions take it.
 
+    Attributes:
+        key: the key.
+        name: the parameter or the field of the struct.
+        least: the smallest value.
+        default: the value that 0 stands for, or the field whose value it is; None where 0 stands for itself.
+    """
+
+    key: str
     name: str
-    parameters: tuple[str, ...]
-    returns: str = "int"
+    least: int
+    default: int | Field | None
+
+    def value(self, access: str) -> str:
+        """The value as a C expression; `access` stands before the name."""
+        if self.default is None:
+            return access + self.name
+        default = self.default.value(access) if isinstance(self.default, Field) else str(self.default)
+        return f"heron_or({access}{self.name}, {default})"
+
+    def complete(self, values: Mapping[str, int]) -> int:
+        """The value where some keys are given, as C completes it."""
+        given = values.get(self.key, 0)
+        if given or self.default is None:
+            return given
+        return self.default.complete(values) if isinstance(self.default, Field) else self.default
+
+    def may_be_left_out(self, values: Mapping[str, int]) -> bool:
+        """Whether 0, which fields have that are not given, means the value that these have."""
+        rest = {key: value for key, value in values.items() if key != self.key}
+        return self.complete(rest) == values[self.key]
+
+    def means(self, value: int) -> bool:
+        """Whether 0 means a value, whatever other fields are."""
+        return value == (0 if self.default is None else self.default)
 
     @property
-    def text(self) -> str:
-        """The declaration, broken into lines that are not too long."""
-        lines, line = [], f"{self.returns}{'' if self.returns.endswith('*') else ' '}{self.name}("
-        indent = " " * len(line)
-        parameters = self.parameters or ("void",)
-        for number, parameter in enumerate(parameters):
-            last = number == len(parameters) - 1
-            piece = parameter + (")" if last else ",")
-            if len(line) + 1 + len(piece) > _WIDTH and number > 0:
-                lines.append(line)
-                line = indent + piece
-            else:
-                line += (" " if number > 0 else "") + piece
-        return "\n".join([*lines, line])
+    def comment(self) -> str:
+        """What the header says of it; empty where there is nothing to say."""
+        if self.default is not None:
+            return f"0 stands for {self.default.name if isinstance(self.default, Field) else self.default}"
+        return "" if self.least == 1 else f"{self.least} or more"
 
 
 @dataclass(frozen=True)
@@ -57,17 +79,25 @@ class Argument:
 
     Attributes:
         name: the tensor's name.
-        keys: its extents as shape keys.
+        variable: its name in C.
+        pointer: the pointer in a call; another name where that is to what is packed.
+        extents: names of its extents, row-major.
         dtype: its element type.
         constant: it is known ahead, so calls take it packed.
+        fixed: its contents are fixed, so calls do not take it: the library has it.
         result: it is written.
+        leading: its leading dimension in C where it is not packed; empty where it has none.
     """
 
     name: str
-    keys: tuple[str, ...]
+    variable: str
+    pointer: str
+    extents: tuple[str, ...]
     dtype: DType
     constant: bool
+    fixed: bool
     result: bool
+    leading: str
 
     @property
     def c_type(self) -> str:
@@ -75,46 +105,30 @@ class Argument:
         return C_TYPES[self.dtype.name]
 
     @property
-    def pointer(self) -> str:
-        """The pointer in a call."""
-        return f"packed_{self.name}" if self.constant else self.name
-
-    @property
-    def pointer_declaration(self) -> str:
+    def declaration(self) -> str:
         """The declaration of the pointer in a call."""
         if self.constant:
             return f"const void *{self.pointer}"
-        return f"{'' if self.result else 'const '}{self.c_type} *{self.name}"
+        return f"{'' if self.result else 'const '}{self.c_type} *{self.pointer}"
 
     @property
-    def plain_leading(self) -> str:
-        """The leading dimension of the tensor where it is not packed; empty for a vector."""
-        return f"ld{self.name}" if len(self.keys) > 1 else ""
-
-    @property
-    def leading(self) -> str:
-        """The leading dimension in a call; empty where it has none."""
-        return "" if self.constant else self.plain_leading
-
-    @property
-    def row(self) -> str:
-        """Elements of a row, as a C expression."""
-        return self.keys[-1]
-
-    @property
-    def rows(self) -> str:
-        """The number of rows, as a C expression of 64 bits."""
-        return " * ".join(["(int64_t)" + self.keys[0], *self.keys[1:-1]])
+    def is_strided(self) -> bool:
+        """Whether a call takes its leading dimension."""
+        return bool(self.leading) and not self.constant
 
     @property
     def summary(self) -> str:
         """One line of the header's documentation."""
-        shape = f"{' x '.join(self.keys)} elements of {self.dtype.name}"
+        shape = f"{' x '.join(self.extents)} elements" if self.extents else "an element"
+        shape += f" of {self.dtype.name}"
         if self.constant:
-            return f"{self.pointer}: {self.name}, {shape}, packed by the function below"
+            return f"{self.pointer}: {self.variable}, {shape}, packed by the function below"
         distance = f", rows {self.leading} apart" if self.leading else ""
-        matrices = f", matrices {' * '.join((*self.keys[1:-1], self.leading))} apart" if len(self.keys) > 2 else ""
-        return f"{self.name}: {shape}{distance}{matrices}{'; written' if self.result else ''}"
+        matrices = f", matrices {' * '.join((*self.extents[1:-1], self.leading))} apart"
+        return (
+            f"{self.variable}: {shape}{distance}{matrices if self.leading and len(self.extents) > 2 else ''}"
+            f"{'; written' if self.result else ''}"
+        )
 
 
 @dataclass(frozen=True)
@@ -122,53 +136,173 @@ class Packed:
     """The two functions that pack a constant tensor.
 
     Attributes:
+        interface: all functions of the operator.
         argument: the tensor.
-        keys: shape keys that the layout depends on, in the order of the operator's.
+        fields: what the layout depends on; the functions look at nothing else.
         bytes: the function that says how much memory is needed.
         pack: the function that packs.
         kernel: parameters of the function that TVM compiled.
     """
 
+    interface: Interface
     argument: Argument
-    keys: tuple[str, ...]
+    fields: tuple[Field, ...]
     bytes: Prototype
     pack: Prototype
     kernel: tuple[str, ...]
 
+    @property
+    def dependence(self) -> str:
+        """A sentence on the fields that are looked at, where that is not plain from the parameters."""
+        rest = [field.name for field in self.interface.fields if field not in self.fields]
+        if self.interface.positional or not rest:
+            return ""
+        return f" {', '.join(rest)} may be anything."
+
 
 @dataclass(frozen=True)
 class Interface:
-    """The C functions of an operator family and a dtype.
+    """The C functions of an operator family, a layout and a dtype.
 
     Attributes:
         kind: the operator family.
         dtype: activation, weight and accumulator types, e.g. `u8s8s32`.
+        layout: the name of the layout; empty for the default.
         prefix: begins the name of each function; tells libraries apart that are linked into one program.
+        fixed: names of the tensors with fixed contents.
     """
 
     kind: OperatorKind
     dtype: str
+    layout: str = ""
     prefix: str = ""
+    fixed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, operator: Operator, prefix: str = "") -> Interface:
+        """The functions of an operator."""
+        layout = "" if operator.layout == operator.kind.layout else operator.layout
+        return cls(operator.kind, operator.dtype, layout, prefix, frozenset(operator.constants))
 
     @property
     def function(self) -> str:
-        """The name of the function that dispatches."""
-        return f"{self.prefix}{self.kind.name}_{self.dtype}"
+        """The name of the function that dispatches: the family, the layout unless it is the default, the types."""
+        layout = f"_{identifier(self.layout)}" if self.layout else ""
+        return f"{self.prefix}{identifier(self.kind.name)}{layout}_{self.dtype}"
+
+    # -- the shape -----------------------------------------------------------------------------------------------------
+
+    @property
+    def positional(self) -> bool:
+        """Whether the functions take an int for each shape key; otherwise they take a struct."""
+        return not self.kind.defaults and len(self.kind.keys) <= _MOST_POSITIONAL
+
+    @property
+    def structs(self) -> bool:
+        """Whether the functions take a struct with the shape."""
+        return not self.positional
+
+    @property
+    def struct(self) -> str:
+        """The struct with the shape: all layouts and types of a family share it."""
+        return f"{self.prefix}{identifier(self.kind.name)}_shape"
+
+    @property
+    def members(self) -> str:
+        """The members of the struct, those that may be left out a line each, as C declarations."""
+        plain = tuple(field.name for field in self.fields if not field.comment)
+        lines = [folded("    int ", plain, ";", " " * 8)] if plain else []
+        lines += [f"    int {field.name}; /* {field.comment} */" for field in self.fields if field.comment]
+        return "\n".join(lines)
+
+    @property
+    def python_names(self) -> str:
+        """Names of the members, as a tuple of Python in a generator."""
+        parts = tuple(f'"{field.name}"' for field in self.fields)
+        return folded("        for name in (", parts, ")" if len(parts) > 1 else ",)", " " * 12)
+
+    @property
+    def struct_digest(self) -> str:
+        """Tells structs of one name apart, as a C constant."""
+        return f"0x{zlib.crc32(' '.join(field.name for field in self.fields).encode()):08x}"
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The shape keys, in their order."""
+        defaults = self.kind.defaults
+        shorthands = {default for default in defaults.values() if default in defaults}
+        names = distinct(key for key in self.kind.every_key if key not in shorthands)
+        made: dict[str, Field] = {}
+        for key, name in names.items():
+            least = self.kind.least.get(key, 1)
+            default = defaults.get(key)
+            while default in shorthands:
+                default = defaults[str(default)]
+            zero_is_free = key in defaults and least > 0
+            stands_for = made[default] if isinstance(default, str) else default
+            made[key] = Field(key, name, least, stands_for if zero_is_free else None)
+        return tuple(made.values())
+
+    def shape_parameters(self, fields: Iterable[Field]) -> tuple[str, ...]:
+        """How a function takes these fields."""
+        names = [field.name for field in fields]
+        if self.positional:
+            return tuple(f"int {name}" for name in names)
+        return (f"const struct {self.struct} *shape",) if names else ()
+
+    def shape_arguments(self, fields: Iterable[Field]) -> tuple[str, ...]:
+        """The same within such a function, to pass them on."""
+        names = [field.name for field in fields]
+        return tuple(names) if self.positional else ("shape",) if names else ()
+
+    def values(self, fields: Iterable[Field]) -> list[str]:
+        """The values of fields within such a function, as C expressions."""
+        return [field.value("" if self.positional else "shape->") for field in fields]
+
+    def given(self, values: Mapping[str, int]) -> list[tuple[Field, int]]:
+        """The fields that a caller has to give for a shape, with their values."""
+        return [(field, values[field.key]) for field in self.fields if not field.may_be_left_out(values)]
+
+    # -- the tensors ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """All tensors, the result last."""
         types = dtype_triple(self.dtype)
-        last = list(self.kind.tensors)[-1]
-        return tuple(
-            Argument(name, keys, types[slot], name in self.kind.constant, name == last)
-            for (name, keys), slot in zip(self.kind.tensors.items(), self.kind.slots, strict=True)
-        )
+        tensors = self.kind.layouts[self.layout or self.kind.layout].tensors
+        fields = [field.name for field in self.fields] if self.positional else []
+        variables = distinct(tensors, fields)
+        taken = [*fields, *variables.values()]
+        packed = distinct((f"packed_{variable}" for variable in variables.values()), taken)
+        leading = distinct((f"ld{variable}" for variable in variables.values()), [*taken, *packed.values()])
+        last = list(tensors)[-1]
+        made = []
+        for (name, extents), slot in zip(tensors.items(), self.kind.slots, strict=True):
+            variable, constant = variables[name], name in self.kind.constant
+            made.append(
+                Argument(
+                    name=name,
+                    variable=variable,
+                    pointer=packed[f"packed_{variable}"] if constant else variable,
+                    extents=extents,
+                    dtype=types[slot],
+                    constant=constant,
+                    fixed=name in self.fixed,
+                    result=name == last,
+                    leading=leading[f"ld{variable}"] if self.kind.strided and len(extents) > 1 else "",
+                )
+            )
+        return tuple(made)
 
     @property
-    def operands(self) -> tuple[Argument, ...]:
-        """The tensors that are read."""
-        return self.arguments[:-1]
+    def passed(self) -> tuple[Argument, ...]:
+        """The tensors that a call takes."""
+        return tuple(argument for argument in self.arguments if not argument.fixed)
+
+    @property
+    def inside(self) -> tuple[Argument, ...]:
+        """The tensors that the library has."""
+        return tuple(argument for argument in self.arguments if argument.fixed)
 
     @property
     def result(self) -> Argument:
@@ -178,12 +312,14 @@ class Interface:
     @property
     def strided(self) -> tuple[Argument, ...]:
         """The tensors that have a leading dimension in a call."""
-        return tuple(argument for argument in self.arguments if argument.leading)
+        return tuple(argument for argument in self.arguments if argument.is_strided)
+
+    # -- the functions -------------------------------------------------------------------------------------------------
 
     @property
     def kernel(self) -> tuple[str, ...]:
         """Parameters of a compiled kernel; where leading dimensions are free, `leading` follows."""
-        return tuple(argument.pointer_declaration for argument in self.arguments)
+        return tuple(argument.declaration for argument in self.arguments)
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -193,40 +329,45 @@ class Interface:
     @property
     def call(self) -> Prototype:
         """The function that dispatches."""
-        parameters = [f"int {key}" for key in self.kind.keys]
-        for argument in self.arguments:
-            parameters.append(argument.pointer_declaration)
-            parameters += [f"int {argument.leading}"] if argument.leading else []
+        parameters = [*self.shape_parameters(self.fields)]
+        for argument in self.passed:
+            parameters.append(argument.declaration)
+            parameters += [f"int {argument.leading}"] if argument.is_strided else []
         return Prototype(self.function, tuple(parameters))
 
     @cached_property
     def packed(self) -> tuple[Packed, ...]:
         """The functions that pack constant tensors."""
-        return tuple(self._packed(argument) for argument in self.arguments if argument.constant)
+        return tuple(self._packed(argument) for argument in self.passed if argument.constant)
 
     def _packed(self, argument: Argument) -> Packed:
-        keys = tuple(key for key in self.kind.keys if key in argument.keys)
-        extents = tuple(f"int {key}" for key in keys)
-        plain = f"const {argument.c_type} *{argument.name}"
-        leading = (f"int {argument.plain_leading}",) if argument.plain_leading else ()
+        deciding = self.kind.packed_by.get(argument.name, argument.extents)
+        known = all(extent in self.kind.every_key for extent in deciding)
+        fields = tuple(field for field in self.fields if field.key in deciding or not known)
+        plain = f"const {argument.c_type} *{argument.variable}"
+        leading = (f"int {argument.leading}",) if argument.leading else ()
         packed = f"void *{argument.pointer}"
+        shape = self.shape_parameters(fields)
         return Packed(
+            self,
             argument,
-            keys,
-            Prototype(f"{self.function}_packed_{argument.name}_bytes", extents, "size_t"),
-            Prototype(f"{self.function}_pack_{argument.name}", (*extents, plain, *leading, packed)),
+            fields,
+            Prototype(f"{self.function}_packed_{argument.variable}_bytes", shape, "size_t"),
+            Prototype(f"{self.function}_pack_{argument.variable}", (*shape, plain, *leading, packed)),
             (plain, packed, *leading),
         )
+
+    @property
+    def functions(self) -> list[Prototype]:
+        """All functions."""
+        return [self.call, *(function for packed in self.packed for function in (packed.bytes, packed.pack))]
 
 
 def public_functions(name: str, interfaces: Iterable[Interface]) -> list[Prototype]:
     """All functions that a library exports, the general ones first."""
-    found = [
+    return [
         Prototype(f"{name}_error", ("int status",), "const char *"),
         Prototype(f"{name}_set_threads", ("int threads",)),
         Prototype(f"{name}_threads", ()),
+        *(function for interface in interfaces for function in interface.functions),
     ]
-    for interface in interfaces:
-        found.append(interface.call)
-        found += [function for packed in interface.packed for function in (packed.bytes, packed.pack)]
-    return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heron_asp.library.choice import Dropped, Kernel, Tuned
+from heron_asp.library.choice import Dropped, Kernel, Layout, Tuned
 from heron_asp.library.distant import Distant
 from heron_asp.resources import counted
 
@@ -13,9 +14,11 @@ UNITS = {
     "seconds": "of one call with rows packed one after the other, the least of several repetitions when tuned",
     "gops": "billions of useful operations (a multiplication and an addition for each term) a second when tuned",
     "share_of_peak": "gops as a share of the intrinsic's measured peak on as many threads; null without an intrinsic",
-    "shape": "extents by shape key",
+    "shape": "by the names of the C functions' arguments or of their struct's fields",
+    "extents": "extents of tensors that follow from the shape, by the names that the header gives them",
     "packed.shape": "extents of the packed operand, row-major",
     "packed.bytes": "bytes of the packed operand; the library asks for a multiple of 64",
+    "inside": "operands with fixed contents, which the library contains, packed; no arguments of a call",
     "distant": "the program that runs where rows are further apart; null where no tensor has a leading dimension",
     "distant.seconds": "of one call with 64 elements between rows, measured at export; null if not measured",
     "checked": "called through the library, the kernel equals the reference on all test inputs, also with distant rows",
@@ -48,7 +51,9 @@ class KernelEntry:
     function: str
     operator: str
     dtype: str
+    layout: str
     shape: dict[str, int]
+    extents: dict[str, int]
     threads: int
     target: str
     sketch: str
@@ -60,6 +65,7 @@ class KernelEntry:
     values: dict[str, int | str]
     distant: DistantEntry | None
     packed: tuple[PackedOperand, ...]
+    inside: tuple[PackedOperand, ...]
     symbol: str
     key: str
     rules: str
@@ -88,6 +94,7 @@ class Manifest:
         library: file name of the library.
         header: file name of the header.
         functions: the C functions, as prototypes.
+        structs: the structs that they take shapes in: the fields, all of them ints.
         target: name and digest of the target.
         cpu_flags: what the processor must have, as /proc/cpuinfo spells it.
         made_with: versions of what made the library.
@@ -99,6 +106,7 @@ class Manifest:
     library: str
     header: str
     functions: tuple[str, ...]
+    structs: dict[str, tuple[str, ...]]
     target: dict[str, str]
     cpu_flags: tuple[str, ...]
     made_with: dict[str, str]
@@ -108,7 +116,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of `manifest.json`."""
-        return {"format": 1, **asdict(self), "units": UNITS}
+        return {"format": 2, **asdict(self), "units": UNITS}
 
     def summary(self) -> list[str]:
         """What the command line says: a line for the library, one for each kernel, one for each run left out."""
@@ -118,7 +126,7 @@ class Manifest:
             shape = ",".join(f"{key}={extent}" for key, extent in kernel.shape.items())
             share = "" if kernel.share_of_peak is None else f", {100 * kernel.share_of_peak:.0f} % of the peak"
             lines.append(
-                f"  {kernel.function} {shape} on {counted(kernel.threads, 'thread')}: "
+                f"  {kernel.function}{f' {shape}' if shape else ''} on {counted(kernel.threads, 'thread')}: "
                 f"{kernel.seconds * 1e6:.4g} us, {kernel.gops:.4g} GOP/s{share}"
             )
         lines += [f"  left out: {one.run}: {one.reason} ({one.kept_run})" for one in self.dropped]
@@ -128,12 +136,14 @@ class Manifest:
 def kernel_entry(kernel: Kernel, distant: Distant | None, checked: bool) -> KernelEntry:
     """What the manifest says of a kernel."""
     tuned = kernel.tuned
-    task, operator = tuned.task, tuned.task.operator
+    task, operator = tuned.task, kernel.operator
     return KernelEntry(
         function=kernel.interface.function,
         operator=operator.name,
         dtype=operator.dtype,
-        shape=dict(operator.shape),
+        layout=operator.layout,
+        shape=kernel.given,
+        extents=kernel.further_extents,
         threads=task.threads,
         target=task.target.name,
         sketch=tuned.candidate.sketch,
@@ -144,15 +154,19 @@ def kernel_entry(kernel: Kernel, distant: Distant | None, checked: bool) -> Kern
         checked=checked,
         values=tuned.candidate.to_json(),
         distant=distant_entry(tuned, distant) if distant else None,
-        packed=tuple(
-            PackedOperand(name, layout.tensor.dtype.name, layout.packed, layout.bytes)
-            for name, layout in kernel.layouts.items()
-        ),
+        packed=_packed(kernel.layouts),
+        inside=_packed(kernel.inside),
         symbol=kernel.symbol,
         key=task.key,
         rules=task.rules_digest,
         run=str(tuned.run) if tuned.run else None,
         versions=dict(tuned.versions),
+    )
+
+
+def _packed(layouts: Mapping[str, Layout]) -> tuple[PackedOperand, ...]:
+    return tuple(
+        PackedOperand(name, layout.tensor.dtype.name, layout.packed, layout.bytes) for name, layout in layouts.items()
     )
 
 

@@ -61,7 +61,7 @@ def bytes_needed(operator: Operator) -> int:
 def cases(operator: Operator, seed: int = 0) -> list[Case]:
     """The inputs that every candidate of an operator is checked on."""
     generator = np.random.default_rng(seed)
-    return [_case(operator, name, inputs) for name, inputs in _inputs(operator, generator)]
+    return [case_of(operator, name, inputs) for name, inputs in _inputs(operator, generator)]
 
 
 def _inputs(operator: Operator, generator: np.random.Generator) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -94,7 +94,8 @@ def _extreme(spec: TensorSpec, generator: np.random.Generator) -> Array:
     return values[generator.integers(0, len(values), spec.shape)].astype(spec.dtype.numpy)
 
 
-def _case(operator: Operator, name: str, inputs: dict[str, Array]) -> Case:
+def case_of(operator: Operator, name: str, inputs: dict[str, Array]) -> Case:
+    """What an operator must make of inputs, given by tensor name in the numpy type of the element."""
     exact = operator.reference(inputs)
     result: DType = operator.result.dtype
     if result.is_integer:

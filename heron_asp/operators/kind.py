@@ -90,6 +90,7 @@ class OperatorKind:
         strided: calls may take leading dimensions; other kinds take compact tensors only.
         subscripts: the whole operator as an einsum, where it is one; empty otherwise.
         accumulators: types that the result may have; empty: any that can accumulate.
+        packed_by: shape keys that decide how a constant tensor is packed, by its name, where its extents do not say it.
     """
 
     name: str
@@ -112,6 +113,7 @@ class OperatorKind:
     strided: bool = False
     subscripts: str = ""
     accumulators: Names = ()
+    packed_by: Mapping[str, Names] = field(default_factory=dict)
 
     @property
     def every_key(self) -> Names:

@@ -315,12 +315,17 @@ def _terms(extents: Extents) -> int:
     return extents["ci"] * prod(-(-one.window.taps // one.step) for one in _along(extents))
 
 
+_DEFAULTS = window_defaults("hw") | {
+    "output_padding": 0,
+    "output_padding_h": "output_padding",
+    "output_padding_w": "output_padding",
+}
+
 KINDS = {
     _NAME: OperatorKind(
         name=_NAME,
         keys=("n", "h", "w", "ci", "co", "kh", "kw"),
-        defaults=window_defaults("hw")
-        | {"output_padding": 0, "output_padding_h": "output_padding", "output_padding_w": "output_padding"},
+        defaults=_DEFAULTS,
         least=window_least("hw") | dict.fromkeys(("output_padding", "output_padding_h", "output_padding_w"), 0),
         derived=_derived,
         layouts={
@@ -334,6 +339,7 @@ KINDS = {
         },
         slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
         constant=frozenset({"weight"}),
+        packed_by={"weight": ("ci", "co", "kh", "kw", *_DEFAULTS)},
         build=_build,
         reference=_reference,
         scratch=_scratch,

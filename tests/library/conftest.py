@@ -14,26 +14,28 @@ from heron_asp.errors import MissingError
 from heron_asp.library import CCompiler, Manifest, Tuned, export_tuned, find_compiler
 from heron_asp.library.call import SharedLibrary
 from heron_asp.library.interface import Interface
-from heron_asp.operators import KINDS, Operator, operator
+from heron_asp.operators import Operator, operator
 from heron_asp.target import Target
 from heron_asp.task import Task
 from heron_asp.terms import parse
 
 NAME = "probe"
+IMAGE = {"n": 1, "h": 8, "w": 7, "ci": 12, "co": 32, "kh": 3, "kw": 3}
 Work = Callable[[SharedLibrary], object]
 
 
 def sampled(
     target: Target,
     name: str,
-    dtype: str = "u8s8s32",
+    dtype: str | None = None,
     threads: int = 1,
     pins: str = "",
     plain: bool = False,
+    layout: str | None = None,
     **shape: int,
 ) -> Tuned:
     """A random program, as if tuning had found it: `pins` are `variable=value; ...`, `plain` avoids all intrinsics."""
-    task = Task(operator(name, shape, dtype), target, threads, relaxed=["vector"] if plain else [])
+    task = Task(operator(name, shape, dtype, layout), target, threads, relaxed=["vector"] if plain else [])
     pinned = dict(pin.split("=") for pin in pins.split("; ") if pin)
     values = {parse(variable): frozenset({parse(value)}) for variable, value in pinned.items()}
     parts = [part for part in task.space if not (plain and part.sketch.tensorized)]
@@ -83,6 +85,30 @@ PROGRAMS: tuple[dict[str, object], ...] = (
     {"name": "gemv", "m": 100, "k": 90},
     {"name": "batch_matmul", "batch": 3, "m": 10, "n": 24, "k": 12},
     {"name": "batch_matmul", "batch": 1, "m": 8, "n": 2048, "k": 1024, "pins": "position(pack(b))=root"},
+    {"name": "conv2d", **IMAGE, "padding": 1},
+    {"name": "conv2d", **IMAGE, "n": 2, "h": 5, "w": 9, "padding": 1},
+    {"name": "conv2d", **IMAGE, "stride_w": 2, "padding_left": 1, "groups": 2},
+    {"name": "conv2d", **IMAGE, "padding": 1, "layout": "channels-first"},
+    {"name": "conv2d", **IMAGE, "dtype": "bf16bf16f32"},
+    {"name": "conv1d", "n": 1, "w": 30, "ci": 8, "co": 24, "kw": 3, "dilation": 2},
+    {"name": "conv3d", "n": 1, "d": 4, "h": 5, "w": 6, "ci": 8, "co": 16, "kd": 2, "kh": 3, "kw": 3, "padding_w": 1},
+    {
+        "name": "conv2d_transposed",
+        "n": 1,
+        "h": 5,
+        "w": 6,
+        "ci": 8,
+        "co": 16,
+        "kh": 4,
+        "kw": 4,
+        "stride": 2,
+        "padding": 1,
+    },
+    {"name": "depthwise_conv2d", "n": 1, "h": 8, "w": 7, "c": 32, "kh": 3, "kw": 3, "padding": 1},
+    {"name": "scan", "m": 9, "n": 40, "k": 40},
+    {"name": "scan", "m": 17, "n": 40, "k": 40},
+    {"name": "mean", "m": 10, "k": 70},
+    {"name": "variance", "m": 10, "k": 70},
 )
 
 
@@ -95,4 +121,4 @@ def exported(runnable: Target, compiler: CCompiler, tmp_path_factory: pytest.Tem
 
 
 def interface_of(made: Operator) -> Interface:
-    return Interface(KINDS[made.name], made.dtype)
+    return Interface.of(made)

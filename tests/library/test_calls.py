@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +13,13 @@ import pytest
 from heron_asp.library import CCompiler, export_tuned
 from heron_asp.library.call import Array, SharedLibrary, aligned, spread
 from heron_asp.measure.data import cases
-from heron_asp.operators import operator
+from heron_asp.operators import KINDS, Operator, operator
 from heron_asp.target import Target
-from tests.library.conftest import Exported, interface_of, sampled
+from tests.library.conftest import IMAGE, PROGRAMS, Exported, interface_of, sampled
 
 OK, BAD_ARGUMENT, NULL_POINTER, MISALIGNED, CPU, NO_KERNEL, LEADING_DIMENSION, OUT_OF_MEMORY = range(8)
 
-CALLS = [
+STRIDED = [
     ("gemm", "u8s8s32", {"m": 64, "n": 64, "k": 64}),
     ("gemm", "u8s8s32", {"m": 17, "n": 33, "k": 9}),
     ("gemm", "u8s8s32", {"m": 128, "n": 64, "k": 64}),
@@ -27,19 +29,35 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "dtype", "shape"), CALLS)
-@pytest.mark.parametrize("gap", [0, 1, 64])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_result_equals_the_reference(
-    exported: Exported, name: str, dtype: str, shape: dict[str, int], gap: int, threads: int
-) -> None:
-    made = operator(name, shape, dtype)
+def errors(exported: Exported, made: Operator, gap: int, threads: int) -> list[str | None]:
+    """What is wrong with the results of a kernel on all test inputs."""
 
     def work(library: SharedLibrary) -> list[str | None]:
         assert library.set_threads(threads) == OK
         return [case.error(library.compute(interface_of(made), made, case.inputs, gap)) for case in cases(made)]
 
-    assert exported.call(work) == [None] * len(cases(made))
+    found = exported.call(work)
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize(("name", "dtype", "shape"), STRIDED)
+@pytest.mark.parametrize("gap", [0, 1, 64])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_result_equals_the_reference(
+    exported: Exported, name: str, dtype: str, shape: dict[str, int], gap: int, threads: int
+) -> None:
+    assert errors(exported, operator(name, shape, dtype), gap, threads) == [None, None, None]
+
+
+COMPACT = [program for program in PROGRAMS if not KINDS[str(program["name"])].strided]
+
+
+@pytest.mark.parametrize("program", COMPACT, ids=lambda program: str(program["name"]))
+def test_compact_tensors_are_right_too(exported: Exported, program: dict[str, Any]) -> None:
+    name, dtype, layout = program["name"], program.get("dtype"), program.get("layout")
+    shape = {key: value for key, value in program.items() if key in KINDS[name].every_key}
+    assert errors(exported, operator(name, shape, dtype, layout), 0, 1) == [None, None, None]
 
 
 def test_export_has_checked_all_kernels(exported: Exported) -> None:
@@ -137,6 +155,86 @@ def test_leading_dimensions_are_checked(exported: Exported) -> None:
         ]
 
     assert exported.call(work) == [LEADING_DIMENSION] * 4
+
+
+CONV = operator("conv2d", {**IMAGE, "padding": 1})
+
+
+class Convolution:
+    """Arguments of a conv2d call that is all right, and the weights packed."""
+
+    def __init__(self, library: SharedLibrary) -> None:
+        self.library = library
+        self.interface = interface_of(CONV)
+        self.sides = {f"padding_{side}": 1 for side in ("top", "bottom", "left", "right")}
+        self.case = cases(CONV)[0]
+        specs = {spec.name: spec for spec in CONV.tensors}
+        self.x, self.weight = (spread(self.case.inputs[name], 0) for name in ("x", "weight"))
+        self.packed = aligned((library.packed_bytes(self.interface.packed[0], CONV.shape),), np.uint8)
+        self.y = aligned(specs["y"].shape, np.int32)
+
+    def pack(self, **shape: int) -> int:
+        said = {**IMAGE, **self.sides, **shape}
+        return self.library.pack(self.interface.packed[0], said, self.weight, self.packed)
+
+    def call(self, **shape: int) -> int:
+        tensors = {"x": self.x, "weight": self.packed, "y": self.y}
+        return self.library.call(self.interface, {**IMAGE, **self.sides, **shape}, tensors)
+
+    def right(self) -> bool:
+        return self.case.error(self.y) is None
+
+
+@pytest.mark.parametrize("more", [{}, {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "groups": 1}])
+def test_what_a_struct_leaves_out_is_as_by_default(exported: Exported, more: dict[str, int]) -> None:
+    def work(library: SharedLibrary) -> list[object]:
+        convolution = Convolution(library)
+        return [convolution.pack(**more), convolution.call(**more), convolution.right()]
+
+    assert exported.call(work) == [OK, OK, True]
+
+
+def test_weights_are_packed_before_the_size_of_the_image_is_known(exported: Exported) -> None:
+    def work(library: SharedLibrary) -> list[object]:
+        convolution = Convolution(library)
+        return [convolution.pack(n=0, h=0, w=-1), convolution.call(), convolution.right()]
+
+    assert exported.call(work) == [OK, OK, True]
+
+
+@pytest.mark.parametrize(
+    ("changed", "packing", "calling"),
+    [
+        ({"stride_h": -1}, BAD_ARGUMENT, BAD_ARGUMENT),
+        ({"padding_left": -1}, BAD_ARGUMENT, BAD_ARGUMENT),
+        ({"n": 0}, OK, BAD_ARGUMENT),
+        ({"n": 7}, OK, NO_KERNEL),
+        ({"padding_left": 0}, NO_KERNEL, NO_KERNEL),
+        ({"groups": 3}, NO_KERNEL, NO_KERNEL),
+        ({"stride_h": 2}, NO_KERNEL, NO_KERNEL),
+    ],
+)
+def test_numbers_of_a_struct_are_checked(
+    exported: Exported, changed: dict[str, int], packing: int, calling: int
+) -> None:
+    def work(library: SharedLibrary) -> list[int]:
+        convolution = Convolution(library)
+        return [convolution.pack(**changed), convolution.call(**changed)]
+
+    assert exported.call(work) == [packing, calling]
+
+
+def test_a_struct_that_is_null_is_refused(exported: Exported) -> None:
+    def work(library: SharedLibrary) -> list[int]:
+        functions = ctypes.CDLL(str(exported.file))
+        null, memory = ctypes.c_void_p(), ctypes.c_void_p(aligned((4096,), np.uint8).ctypes.data)
+        return [
+            functions.conv2d_u8s8s32(null, memory, memory, memory),
+            functions.conv2d_u8s8s32_pack_weight(null, memory, memory),
+            functions.conv2d_u8s8s32_packed_weight_bytes(null),
+        ]
+
+    assert exported.call(work) == [NULL_POINTER, NULL_POINTER, 0]
 
 
 def test_threads_out_of_range_are_refused(exported: Exported) -> None:

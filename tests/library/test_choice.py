@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from heron_asp.errors import HeronError
-from heron_asp.library.choice import choose
+from heron_asp.library import CCompiler, Tuned, export_tuned
+from heron_asp.library.choice import Dropped, choose
+from heron_asp.operators import KINDS, Layout, Operator, OperatorKind
 from heron_asp.resources import targets_folder
 from heron_asp.target import Target, load_target
 from heron_asp.task import Task
 from tests.library.conftest import sampled
+
+WINDOW = {"ci": 12, "co": 32, "kh": 3, "kw": 3, "padding": 1}
 
 
 def test_one_kernel_a_shape_and_number_of_threads(zen4: Target) -> None:
@@ -41,6 +50,46 @@ def test_kernels_that_share_a_constant_share_its_layout(zen4: Target) -> None:
     assert layouts[0].bytes == layouts[0].room == 32 * 32
 
 
+def test_kernels_share_the_layout_of_weights_whatever_the_image(zen4: Target) -> None:
+    images = [{"n": 1, "h": 8, "w": 7}, {"n": 2, "h": 8, "w": 7}, {"n": 1, "h": 5, "w": 9}]
+    kernels, _ = choose([sampled(zen4, "conv2d", **image, **WINDOW) for image in images])
+    assert {kernel.layouts["weight"].symbol for kernel in kernels} == {
+        "conv2d_u8s8s32_pack_weight_ci12_co32_kh3_kw3_padding_top1_padding_bottom1_padding_left1_padding_right1"
+    }
+    assert kernels[0].symbol == (
+        "conv2d_u8s8s32_n1_h5_w9_ci12_co32_kh3_kw3_padding_top1_padding_bottom1_padding_left1_padding_right1_t1"
+    )
+
+
+def test_weights_of_other_windows_and_groups_are_other_weights(zen4: Target) -> None:
+    image = {"n": 1, "h": 8, "w": 7}
+    others = [{}, {"dilation": 2}, {"stride": 2}, {"groups": 2}]
+    kernels, _ = choose([sampled(zen4, "conv2d", **image, **WINDOW, **other) for other in others])
+    assert len({kernel.layouts["weight"].symbol for kernel in kernels}) == 4
+
+
+def test_layouts_of_the_tensors_are_functions_of_their_own(zen4: Target) -> None:
+    image = {"n": 1, "h": 8, "w": 7}
+    kernels, dropped = choose(
+        [sampled(zen4, "conv2d", layout=layout, **image, **WINDOW) for layout in KINDS["conv2d"].layouts]
+    )
+    assert [kernel.interface.function for kernel in kernels] == [
+        "conv2d_channels_first_u8s8s32",
+        "conv2d_u8s8s32",
+    ]
+    assert not dropped
+
+
+def test_a_shape_that_is_said_in_two_ways_is_one(zen4: Target) -> None:
+    image = {"n": 1, "h": 8, "w": 7}
+    first = sampled(zen4, "conv2d", **image, **WINDOW, stride=2)
+    second = replace(sampled(zen4, "conv2d", **image, **WINDOW, stride_h=2, stride_w=2), seconds=first.seconds / 2)
+    assert first.task.operator.label != second.task.operator.label
+    kernels, dropped = choose([first, second])
+    assert [kernel.tuned for kernel in kernels] == [second]
+    assert dropped == [Dropped(first, second)]
+
+
 def test_room_for_a_packed_operand_is_what_aligned_alloc_takes(zen4: Target) -> None:
     kernels, _ = choose([sampled(zen4, "gemm", dtype="f32f32f32", m=8, n=3, k=5)])
     layout = kernels[0].layouts["b"]
@@ -56,6 +105,68 @@ def test_two_layouts_of_one_constant_are_refused(zen4: Target) -> None:
     assert "gemm u8s8s32 m=16,n=32,k=32 on 1 thread" in caught.value.message
     assert "gemm u8s8s32 m=32,n=32,k=32 on 1 thread" in caught.value.message
     assert "2 x 8 x 16 x 4" in caught.value.message
+
+
+def own(target: Target, scale: int = 1, threads: int = 1, **changed: Any) -> Tuned:
+    """A program of an operator of the reader's own, made anew in each call: y(12, 40) = scale * x(12, 24) w(40, 24)."""
+
+    def build(made: Operator, x: Any, w: Any) -> Any:
+        from tvm import te
+
+        k = te.reduce_axis((0, 24), name="k")
+        total = te.compute((12, 40), lambda i, j: te.sum(widened(x[i, k]) * widened(w[j, k]), axis=k), name="y_sum")
+        return te.compute((12, 40), lambda i, j: total[i, j] * scale, name=made.result.name)
+
+    def widened(element: Any) -> Any:
+        return element.astype("int32")
+
+    kind = OperatorKind(
+        name="mine",
+        keys=(),
+        layouts={"plain": Layout({"x": ("rows", "depth"), "w": ("columns", "depth"), "y": ("rows", "columns")})},
+        slots=(0, 1, 2),
+        constant=frozenset({"w"}),
+        build=build,
+        reference=lambda _extents, arrays, _layout: scale * (arrays[0] @ arrays[1].T),
+        terms=lambda _: 24,
+        operations=lambda _: 2 * 12 * 40 * 24,
+        summary="a product",
+        derived=lambda _: {"rows": 12, "columns": 40, "depth": 24},
+    )
+    task = Task(Operator(replace(kind, **changed), {}, "u8s8s32", "plain"), target, threads)
+    (candidate,) = task.space.parts[0].sample(1, np.random.default_rng(0))
+    return Tuned(task, candidate, seconds=1e-6 / threads)
+
+
+def test_programs_of_one_operator_of_ones_own_are_one_function(zen4: Target) -> None:
+    kernels, dropped = choose([own(zen4), own(zen4, threads=2), own(zen4)])
+    assert [kernel.symbol for kernel in kernels] == ["mine_u8s8s32_t1", "mine_u8s8s32_t2"]
+    assert len(dropped) == 1
+
+
+def test_two_operators_of_one_name_are_refused(zen4: Target) -> None:
+    with pytest.raises(HeronError, match="two operators are called mine") as caught:
+        choose([own(zen4), own(zen4, scale=2)])
+    assert "another name" in caught.value.hint
+
+
+def test_one_function_has_one_list_of_arguments(zen4: Target) -> None:
+    with pytest.raises(HeronError, match="mine would take different arguments: int mine_u8s8s32"):
+        choose([own(zen4), own(zen4, threads=2, constant=frozenset())])
+
+
+def test_an_operator_of_ones_own_is_exported(runnable: Target, compiler: CCompiler, tmp_path: Path) -> None:
+    manifest = export_tuned([own(runnable), own(runnable, threads=2)], tmp_path, "own")
+    assert manifest.functions[3:] == (
+        "int mine_u8s8s32(const uint8_t *x, const void *packed_w, int32_t *y)",
+        "size_t mine_u8s8s32_packed_w_bytes(void)",
+        "int mine_u8s8s32_pack_w(const int8_t *w, void *packed_w)",
+    )
+    assert [(kernel.shape, kernel.extents, kernel.checked) for kernel in manifest.kernels] == [
+        ({}, {"rows": 12, "columns": 40, "depth": 24}, True)
+    ] * 2
+    done = subprocess.run([sys.executable, tmp_path / "example.py"], capture_output=True, text=True, check=True)
+    assert done.stdout == "mine_u8s8s32: equals the reference\n"
 
 
 def test_one_library_is_for_one_target(zen4: Target) -> None:

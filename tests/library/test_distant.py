@@ -46,12 +46,14 @@ def test_the_fastest_is_taken_where_it_can_be_measured(runnable: Target) -> None
 def test_what_is_packed_and_vectors_have_no_leading_dimension(zen4: Target) -> None:
     assert leading_flags(sampled(zen4, "gemm", m=8, n=16, k=8).task) == [True, False, True]
     assert leading_flags(sampled(zen4, "gemv", m=16, k=8).task) == [False, False, False]
+    assert leading_flags(sampled(zen4, "scan", m=8, n=8, k=8).task) == [False, False, False]  # compact tensors only
     assert leading_flags(sampled(zen4, "batch_matmul", batch=2, m=8, n=16, k=8).task) == [True, True, True]
 
 
 def test_the_manifest_says_which_program_it_is(exported: Exported) -> None:
     kernels = {kernel.function: kernel for kernel in exported.manifest.kernels}
     assert kernels["gemv_u8s8s32"].distant is None
+    assert kernels["conv2d_u8s8s32"].distant is None
     for kernel in exported.manifest.kernels:
         if kernel.distant is not None:
             assert kernel.distant.seconds is not None

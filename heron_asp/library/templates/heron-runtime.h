@@ -52,10 +52,31 @@ static inline int heron_aligned(const void *pointer)
     return (uintptr_t)pointer % HERON_ALIGNMENT == 0;
 }
 
-/* Whether rows of `row` elements may begin `leading` elements apart: kernels count elements with 32 bits. */
-static inline int heron_spans(int64_t rows, int row, int leading)
+/* Optional fields of a shape: 0 stands for the default. */
+static inline int heron_or(int value, int otherwise)
 {
-    return leading >= row && (rows - 1) * leading + row <= INT32_MAX;
+    return value == 0 ? otherwise : value;
+}
+
+/* Whether no value is too small. */
+static inline int heron_reach(const int *values, const int *least, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (values[i] < least[i])
+            return 0;
+    return 1;
+}
+
+/* A tensor whose rows may be any distance apart. */
+struct heron_rows {
+    int rows; /* of all its matrices */
+    int row;  /* elements of one */
+};
+
+/* Whether rows may begin `leading` elements apart: kernels count elements with 32 bits. */
+static inline int heron_spans(struct heron_rows tensor, int leading)
+{
+    return leading >= tensor.row && (int64_t)(tensor.rows - 1) * leading + tensor.row <= INT32_MAX;
 }
 
 /* --- The choice of a kernel --------------------------------------------------------------------------------------- */

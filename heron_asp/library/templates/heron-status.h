@@ -3,7 +3,7 @@
 #define HERON_STATUS
 enum heron_status {
     HERON_OK = 0,
-    HERON_BAD_ARGUMENT = 1,      /* an extent or a number of threads is less than 1, or too many threads */
+    HERON_BAD_ARGUMENT = 1,      /* a number of a shape or of threads is out of range */
     HERON_NULL_POINTER = 2,      /* a pointer is NULL */
     HERON_MISALIGNED = 3,        /* a pointer is not a multiple of 64 bytes */
     HERON_CPU = 4,               /* the processor lacks an instruction set, or /proc/cpuinfo does not say */
