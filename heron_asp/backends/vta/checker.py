@@ -26,7 +26,7 @@ from heron_asp.backends.vta.isa import (
     Transfer,
     stage_of,
 )
-from heron_asp.backends.vta.tokens import MOST_TOKENS, Waits, describe_stuck, follow
+from heron_asp.backends.vta.tokens import MOST_TOKENS, MOST_WAITING, Waits, describe_stuck, follow, held_up
 from heron_asp.backends.vta.violation import Rule, Violation, called, violation
 from heron_asp.errors import HeronError
 
@@ -209,6 +209,13 @@ def _tokens(program: Sequence[Instruction], waits: Waits) -> Iterator[Violation]
         yield Violation(Rule.DEADLOCK, number, flags[0], message)
     if waits.stuck:
         return
+    if (late := held_up(program)) is not None:
+        stage = stage_of(program[late]).name.lower()
+        reason = (
+            f"its opcode is for the {stage} stage, where {MOST_WAITING} instructions wait already; "
+            "what they wait for stands behind it"
+        )
+        yield violation(Rule.DEADLOCK, program, late, "opcode", reason)
     for (giver, taker), (count, number) in waits.left.items():
         flag = "push_next" if taker > giver else "push_prev"
         reason = (

@@ -76,11 +76,11 @@ class Configuration(BaseModel):
             )
         for memory in (Memory.UOP, Memory.INP, Memory.WGT, Memory.ACC):
             name = f"log_{memory.name.lower()}_buff_size"
-            depth = getattr(self, name) - self._log_bytes(memory)
+            depth = self.log_depth(memory)
             if depth < 0:
                 raise ValueError(
                     f"{name} = {getattr(self, name)}: the memory is smaller than one of its entries, "
-                    f"which has {self.element_bytes(memory)} bytes; at least {self._log_bytes(memory)} is needed"
+                    f"which has {self.element_bytes(memory)} bytes; at least {self._log_bytes[memory]} is needed"
                 )
             if depth > 16:
                 raise ValueError(f"{name}: {1 << depth} entries; sram_base has 16 bits and reaches 65536")
@@ -135,28 +135,39 @@ class Configuration(BaseModel):
         """Bits of an output."""
         return 1 << self.log_inp_width
 
-    def _log_bytes(self, memory: Memory) -> int:
-        """log2 of the bytes of an entry."""
-        match memory:
-            case Memory.UOP:
-                return 2
-            case Memory.WGT:
-                return 2 * self.log_block + self.log_wgt_width - 3
-            case Memory.INP | Memory.OUT | Memory.ACC_8BIT:
-                return self.log_batch + self.log_block + self.log_inp_width - 3
-            case Memory.ACC:
-                return self.log_batch + self.log_block + self.log_acc_width - 3
+    @cached_property
+    def _log_bytes(self) -> dict[Memory, int]:
+        """log2 of the bytes of an entry of each memory."""
+        entry = self.log_batch + self.log_block - 3
+        return {
+            Memory.UOP: 2,
+            Memory.WGT: 2 * self.log_block + self.log_wgt_width - 3,
+            Memory.INP: entry + self.log_inp_width,
+            Memory.ACC: entry + self.log_acc_width,
+            Memory.OUT: entry + self.log_inp_width,
+            Memory.ACC_8BIT: entry + self.log_inp_width,
+        }
+
+    @cached_property
+    def _log_depths(self) -> dict[Memory, int]:
+        """log2 of the entries of each memory; an output and an 8-bit load address the accumulators."""
+        acc = self.log_acc_buff_size - self._log_bytes[Memory.ACC]
+        return {
+            Memory.UOP: self.log_uop_buff_size - self._log_bytes[Memory.UOP],
+            Memory.WGT: self.log_wgt_buff_size - self._log_bytes[Memory.WGT],
+            Memory.INP: self.log_inp_buff_size - self._log_bytes[Memory.INP],
+            Memory.ACC: acc,
+            Memory.OUT: acc,
+            Memory.ACC_8BIT: acc,
+        }
 
     def element_bytes(self, memory: Memory) -> int:
         """Bytes of an entry of a memory, which is also the unit of its DRAM addresses."""
-        return 1 << self._log_bytes(memory)
+        return 1 << self._log_bytes[memory]
 
     def log_depth(self, memory: Memory) -> int:
-        """log2 of the entries of a memory. An output and an 8-bit load address the accumulators."""
-        if memory in (Memory.OUT, Memory.ACC_8BIT):
-            memory = Memory.ACC
-        size: int = getattr(self, f"log_{memory.name.lower()}_buff_size")
-        return size - self._log_bytes(memory)
+        """log2 of the entries of a memory."""
+        return self._log_depths[memory]
 
     def depth(self, memory: Memory) -> int:
         """Entries of a memory."""

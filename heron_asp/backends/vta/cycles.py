@@ -26,10 +26,19 @@ from heron_asp.backends.vta.isa import (
     carries_only_tokens,
     stage_of,
 )
-from heron_asp.backends.vta.tokens import MOST_TOKENS, QUEUES, Queue, flags_of, neighbour, order_of
+from heron_asp.backends.vta.tokens import (
+    MOST_TOKENS,
+    MOST_WAITING,
+    QUEUES,
+    Queue,
+    flags_of,
+    held_up,
+    neighbour,
+    order_of,
+)
+from heron_asp.errors import HeronError
 
 _BURST = 256  # beats of a request at most; requests do not cross a boundary of as many bytes
-_QUEUE = 512  # instructions that wait for a stage at most
 _PIPELINE = 6  # from the start of a GEMM or ALU instruction to its end, without its steps
 
 
@@ -76,7 +85,7 @@ class _Model:
         instruction = self.program[self.dispatched]
         stage = stage_of(instruction)
         state = self.stages[stage]
-        if len(state.queue) >= _QUEUE:
+        if len(state.queue) >= MOST_WAITING:
             self.blocked = True
             return
         state.queue.append((cycle + 1, instruction))
@@ -222,7 +231,12 @@ def count_cycles(instructions: Sequence[Instruction], config: Configuration) -> 
     """Cycles from launch to FINISH.
 
     Raises:
-        HeronError: if a stage waits for ever.
+        HeronError: if a stage waits for ever, or an instruction never reaches its stage.
     """
     order_of(instructions)
+    if (late := held_up(instructions)) is not None:
+        raise HeronError(
+            f"instruction {late}: {MOST_WAITING} instructions wait in its stage for what stands behind it",
+            "Move what they wait for before them.",
+        )
     return _Model(instructions, config).run()

@@ -211,6 +211,9 @@ class Device:
     def _accumulate(self, dst: Indices, products: NDArray[np.generic]) -> None:
         """acc[dst] += products, where an entry may occur many times; sums wrap as those of the hardware do."""
         acc, terms = self.pads[Memory.ACC], products.astype(np.int64).astype(self.acc_type)
+        if self._distinct(dst):
+            acc[dst] += terms
+            return
         order = np.argsort(dst, kind="stable")
         ordered = dst[order]
         starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -219,10 +222,19 @@ class Device:
     def _alu(self, alu: Alu, steps: Steps) -> None:
         acc, dst, src = self.pads[Memory.ACC], steps.dst.ravel(), steps.src.ravel()
         used = dst if alu.use_imm else src
-        for begin, end in _independent(dst, used):
+        for begin, end in [(0, len(dst))] if self._distinct(dst, used) else _independent(dst, used):
             here = dst[begin:end]
             second = np.int64(alu.imm) if alu.use_imm else acc[src[begin:end]].astype(np.int64)
             acc[here] = _apply(alu.alu_opcode, acc[here].astype(np.int64), second).astype(self.acc_type)
+
+    def _distinct(self, dst: Indices, used: Indices | None = None) -> bool:
+        """Whether no step writes or uses what an earlier one wrote."""
+        steps = np.arange(len(dst))
+        stamps = np.full(self.config.depth(Memory.ACC), len(dst))
+        stamps[dst] = steps
+        if not (stamps[dst] == steps).all():
+            return False
+        return used is None or used is dst or bool((stamps[used] >= steps).all())
 
 
 def _exact_type(config: Configuration) -> type[np.generic]:
@@ -237,8 +249,6 @@ def _independent(dst: Indices, used: Indices) -> list[tuple[int, int]]:
     """Cuts steps into runs, none of which uses or writes again what it wrote."""
     count = len(dst)
     last = _last_write(dst, dst) if dst is used else np.maximum(_last_write(dst, dst), _last_write(dst, used))
-    if not (last >= 0).any():
-        return [(0, count)]
     cuts, begin = [], 0
     writes = last.tolist()
     for step, write in enumerate(writes):

@@ -1,6 +1,6 @@
 """Instructions and micro-ops as values. Fields carry the names and the units of VTA's hw_spec.h.
 
-Four token flags stand in every instruction. Stages stand in the order load, compute, store: `prev` and `next` are neighbours.
+Every instruction has four token flags. Stages stand in the order load, compute, store: `prev`, `next` are neighbours.
 """
 
 from __future__ import annotations

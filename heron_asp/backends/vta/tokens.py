@@ -21,6 +21,9 @@ QUEUES: tuple[Queue, ...] = (
     (Stage.STORE, Stage.COMPUTE),
 )
 MOST_TOKENS = 255  # the RTL's counters stay there when more are given
+MOST_WAITING = (
+    512  # instructions that wait for a stage or run in it; all others wait behind the next one for a full stage
+)
 
 Clock = tuple[int, int, int]  # how many instructions of each stage have surely ended
 
@@ -45,13 +48,15 @@ class Waits:
     """What the tokens of a program mean.
 
     Attributes:
-        order: instruction numbers in an order of execution that respects the tokens; those that never start are absent.
+        order: instruction numbers in an order of execution that respects the tokens, close to that of the program;
+            those that never start are absent.
         before: for each instruction that starts, the instructions of each stage that ended before it in every run.
         position: for each instruction its place among those of its stage.
         stuck: for each stage that never ends, its first instruction that never starts, and the flags it waits for.
         without_queue: flags that name a neighbour which the stage has not.
         left: tokens that nobody takes, by queue, with the last instruction that gives one.
         most: the most tokens that can lie in a queue, with the instruction that gives the last of them.
+        dispatched: how many instructions reached their stage.
     """
 
     order: list[int] = field(default_factory=list)
@@ -61,6 +66,7 @@ class Waits:
     without_queue: list[tuple[int, str]] = field(default_factory=list)
     left: dict[Queue, tuple[int, int]] = field(default_factory=dict)
     most: dict[Queue, tuple[int, int]] = field(default_factory=dict)
+    dispatched: int = 0
 
     def precedes(self, first: int, stage: Stage, second: int) -> bool:
         """Whether the `first`-th instruction of `stage` ended before instruction `second` starts, in every run."""
@@ -80,7 +86,7 @@ def flags_of(instruction: Instruction, verb: str) -> list[str]:
 
 
 class _Run:
-    """One pass over a program that lets every stage go as far as it can."""
+    """One pass over a program: of the instructions that could start, the first of the program does."""
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.program = instructions
@@ -128,18 +134,24 @@ class _Run:
             self.givers[queue].append(number)
         return clock
 
-    def run(self) -> Waits:
+    def run(self, most_waiting: int) -> Waits:
+        """Runs with queues of a length; 0 for endless ones."""
         clocks: dict[Stage, Clock] = dict.fromkeys(Stage, (0, 0, 0))
-        heads = dict.fromkeys(Stage, 0)
-        moved = True
-        while moved:
-            moved = False
-            for stage in Stage:
-                numbers = self.lists[stage]
-                while heads[stage] < len(numbers) and not self.missing(numbers[heads[stage]]):
-                    clocks[stage] = self.execute(numbers[heads[stage]], clocks[stage])
-                    heads[stage] += 1
-                    moved = True
+        heads, tails = dict.fromkeys(Stage, 0), dict.fromkeys(Stage, 0)
+        while True:
+            while self.waits.dispatched < len(self.stages):
+                stage = self.stages[self.waits.dispatched]
+                if most_waiting and tails[stage] - heads[stage] >= most_waiting:
+                    break
+                tails[stage] += 1
+                self.waits.dispatched += 1
+            following = [self.lists[stage][heads[stage]] for stage in Stage if heads[stage] < tails[stage]]
+            number = min((n for n in following if not self.missing(n)), default=None)
+            if number is None:
+                break
+            stage = self.stages[number]
+            clocks[stage] = self.execute(number, clocks[stage])
+            heads[stage] += 1
         for stage in Stage:
             if heads[stage] < len(self.lists[stage]):
                 self._explain(stage, self.lists[stage][heads[stage]])
@@ -166,8 +178,19 @@ class _Run:
 
 
 def follow(instructions: Sequence[Instruction]) -> Waits:
-    """Follows the tokens of a program without executing it."""
-    return _Run(instructions).run()
+    """Follows the tokens of a program without executing it, as if any number of instructions could wait for a stage."""
+    return _Run(instructions).run(0)
+
+
+def held_up(instructions: Sequence[Instruction]) -> int | None:
+    """The instruction that never reaches its stage because 512 wait there, in a program that would end otherwise."""
+    counts = [0] * len(Stage)
+    for instruction in instructions:
+        counts[stage_of(instruction)] += 1
+    if max(counts) <= MOST_WAITING:
+        return None
+    dispatched = _Run(instructions).run(MOST_WAITING).dispatched
+    return dispatched if dispatched < len(instructions) else None
 
 
 def order_of(instructions: Sequence[Instruction]) -> list[int]:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ class Comparison:
         name: its `id`.
         outputs: whether all memory is as recorded; None if it did not run.
         counters: whether all counters are as recorded; None if it did not run.
+        library: whether all memory is as recorded after a run on a library; None if there was no such run.
         cycles: cycles of the model, None if none were recorded.
         recorded_cycles: cycles of the hardware.
         notes: what differs, or why it was refused.
@@ -73,6 +74,7 @@ class Comparison:
     name: str
     outputs: bool | None = None
     counters: bool | None = None
+    library: bool | None = None
     cycles: int | None = None
     recorded_cycles: int | None = None
     notes: list[str] = field(default_factory=list)
@@ -90,6 +92,7 @@ class Comparison:
             "id": self.name,
             "outputs": self.outputs,
             "counters": self.counters,
+            "library": self.library,
             "cycles": self.cycles,
             "rtl_cycles": self.recorded_cycles,
             "error": None if self.error is None else round(self.error, 6),
@@ -160,8 +163,14 @@ def differences(recorded: Recorded, after: Bytes) -> list[str]:
     return [f"{len(wrong)} bytes of memory differ, the first at {first}: {found} instead of {right}"]
 
 
-def compare(recorded: Recorded, checked: bool = True) -> Comparison:
-    """Runs a recorded program and compares; a program that the checker refuses does not run."""
+def compare(recorded: Recorded, checked: bool = True, library: Callable[[Recorded], Bytes] | None = None) -> Comparison:
+    """Runs a recorded program and compares.
+
+    Args:
+        recorded: the program and what it should do.
+        checked: a program that the checker refuses does not run.
+        library: runs it elsewhere and returns the memory afterwards; its HeronError becomes a note.
+    """
     result = Comparison(recorded.name, recorded_cycles=recorded.cycles)
     if checked and (found := check(recorded.instructions, recorded.config, recorded.before)):
         result.notes = [f"refused: {violation.message}" for violation in found[:3]]
@@ -183,6 +192,13 @@ def compare(recorded: Recorded, checked: bool = True) -> Comparison:
     ]
     if recorded.cycles is not None:
         result.cycles = count_cycles(recorded.instructions, recorded.config)
+    if library is not None:
+        try:
+            wrong_there = differences(recorded, library(recorded))
+        except HeronError as error:
+            wrong_there = [str(error)]
+        result.library = not wrong_there
+        result.notes += [f"library: {note}" for note in wrong_there]
     return result
 
 
