@@ -56,7 +56,7 @@ def test_recorded_words() -> None:
 
 
 @given(instructions())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_round_trip(case: tuple[Configuration, Instruction]) -> None:
     config, instruction = case
     word = encode_instruction(instruction, config)
