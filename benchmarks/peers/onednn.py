@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from peers.native import HERE, Array, Clock, NativeCall, address, aligned, calls_of, compile_shared, rested
@@ -45,12 +46,13 @@ class OneDnn:
         self._clock = clock
         self._library = ctypes.CDLL(str(library))
         size, pointer = ctypes.c_int64, ctypes.c_void_p
-        for function, arguments in {
+        signatures: dict[str, list[Any]] = {
             "onednn_product": [size, size, size, ctypes.c_int],
             "onednn_inner_product": [size, size, size, ctypes.c_int],
             "onednn_batch_product": [size, size, size, size],
             "onednn_convolution": [ctypes.c_int, ctypes.c_int, pointer],
-        }.items():
+        }
+        for function, arguments in signatures.items():
             create = getattr(self._library, function)
             create.restype = pointer
             create.argtypes = [*arguments, pointer, pointer, pointer]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +24,6 @@ NAME = "ours"
 _SOURCE, _WEIGHTS, _RESULT = 0, 1, 2  # slots of the dtype triple
 _DTYPE = "u8s8s32"
 _NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0}
-# What the suite calls otherwise than the operators; the first that exists serves.
-_OPERATORS = {"conv2d_dilated": ("conv2d",), "scan": ("scan", "gemm")}
 
 
 def operator_of(workload: Workload) -> Operator:
@@ -35,25 +32,10 @@ def operator_of(workload: Workload) -> Operator:
     Raises:
         HeronError: there is none, or it takes other numbers.
     """
-    names = _OPERATORS.get(workload.operator, (workload.operator,))
-    name = next((one for one in names if one in KINDS), names[0])
-    keys = KINDS[name].every_key if name in KINDS else ()
-    shape: dict[str, int] = {}
-    for key, value in workload.shape.items():
-        spread = [known for known in keys if known.startswith(f"{key}_")]
-        if key in keys or not (spread or value == _NEUTRAL.get(key)):
-            shape[key] = value
-        else:
-            shape |= dict.fromkeys(spread, value)
-    return operator(name, shape, _DTYPE)
-
-
-@dataclass(frozen=True)
-class Role:
-    """What a tensor of an operator is in a workload: its extents there, by axis name."""
-
-    slot: int
-    extents: Extents
+    kind = KINDS.get(workload.operator)
+    known = kind.every_key if kind else ()
+    shape = {key: value for key, value in workload.shape.items() if key in known or value != _NEUTRAL.get(key)}
+    return operator(workload.operator, shape, _DTYPE)
 
 
 def to_tensor(array: Array, extents: Extents, names: Iterable[str]) -> Array:

@@ -65,10 +65,10 @@ class Tuner:
             try:
                 self._tune(made, threads, trials)
                 self.errors.pop(key, None)
-            except (HeronError, InternalError) as error:
+            except Exception as error:  # a failure is a row, never the end of the run
                 if key not in self.runs:  # else a run with fewer trials serves
-                    self.errors[key] = str(error)
-                self.say(f"{made.label} on {threads}: {error}")
+                    self.errors[key] = _said(error)
+                self.say(f"{made.label} on {threads}: {_said(error)}")
 
     def _tune(self, made: Operator, threads: int, trials: int) -> None:
         task = Task(made, self.target, threads)
@@ -77,7 +77,7 @@ class Tuner:
         key = made.label, threads
         if not (path / "result.json").exists():
             if self.deadline is not None and time.monotonic() > self.deadline:
-                raise HeronError("not tuned: the budget is spent", "the same command again continues")
+                raise HeronError("not tuned within the budget", "the same command again continues")
             outcome = tune(
                 task, LocalDevice(task), TuneOptions(trials, _SEED), RunDirectory(path), resume=path.exists()
             )
@@ -111,9 +111,9 @@ class Libraries:
         name = f"kernels{len(made) or ''}"
         try:
             manifest = export([path for _, paths in runs for path in paths], out / name, name)
-        except (HeronError, InternalError) as error:
+        except Exception as error:  # as above
             if len(runs) == 1:
-                self.errors[runs[0][0]] = str(error)
+                self.errors[runs[0][0]] = _said(error)
                 return
             half = len(runs) // 2
             self._export(runs[:half], out, made)
@@ -121,3 +121,11 @@ class Libraries:
             return
         made.append(Exported(out / name, name, manifest))
         self.found |= dict.fromkeys((key for key, _ in runs), made[-1])
+
+
+def _said(error: Exception) -> str:
+    """An error in a line; of other packages' long messages the last one."""
+    if isinstance(error, HeronError | InternalError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {(lines or ['no message'])[-1][:300]}"
