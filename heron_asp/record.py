@@ -32,6 +32,7 @@ class Header(Record):
     shape: Mapping[str, int]
     dtype: str
     layout: str | None = None
+    epilogue: str = ""
     target: str
     target_file: str
     threads: Annotated[int, Field(ge=1)]

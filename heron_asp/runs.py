@@ -44,7 +44,9 @@ class Run:
         """The operator that was tuned."""
         with self._named():
             said = self.header
-            return operator(said["operator"], said["shape"], said["dtype"], said.get("layout"))
+            return operator(
+                said["operator"], said["shape"], said["dtype"], said.get("layout"), said.get("epilogue", "")
+            )
 
     def task(self) -> Task:
         """The task that was tuned.

@@ -154,6 +154,7 @@ def header(task: Task, options: TuneOptions) -> dict[str, Any]:
         "shape": dict(task.operator.shape),
         "dtype": task.operator.dtype,
         "layout": task.operator.layout,
+        "epilogue": task.operator.epilogue_text,
         "target": task.target.name,
         "target_file": str(task.target.path),
         "threads": task.threads,

@@ -54,6 +54,12 @@ Layout = Annotated[
     str | None,
     typer.Option("--layout", help="Order of the axes in memory, e.g. channels-first.", show_default=False),
 ]
+Epilogue = Annotated[
+    str,
+    typer.Option(
+        "--epilogue", help="Done to each element of the sum, e.g. bias,relu or bias,requantize=u8.", show_default=False
+    ),
+]
 Threads = Annotated[
     int,
     typer.Option("--threads", help="Threads of a kernel; 0: all that this process may use.", min=0, max=MOST_THREADS),
@@ -130,6 +136,7 @@ def _task(
     target: TargetName,
     dtype: DType = None,
     layout: Layout = None,
+    epilogue: Epilogue = "",
     threads: Threads = 1,
     rules: Rules = None,
     relax: Relax = None,
@@ -146,7 +153,7 @@ def _task(
 
     if not shape.isascii() or len(shape) > _LONGEST_SHAPE:
         raise HeronError(f"-s {shape[:_LONGEST_SHAPE]}: not extents in plain digits", "e.g. -s m=64,n=64,k=64")
-    made = make_operator(operator, parse_shape(shape), dtype, layout)
+    made = make_operator(operator, parse_shape(shape), dtype, layout, epilogue)
     return Task(
         made,
         resolve_target(target),

@@ -75,6 +75,7 @@ def _entry(task: Task, candidate: Candidate, show: Show) -> dict[str, Any]:
     if show is Show.SCHEDULE:
         made = task.operator
         arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
+        arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
         heading = f"{made.label}: {candidate.sketch}."
         entry["schedule"] = script(task.calls(candidate), str(task.target.path), arguments, heading)
     if show is Show.TIR:

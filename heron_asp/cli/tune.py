@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -128,6 +129,7 @@ def _run_name(task: Task, seed: int) -> str:
     extents = "x".join(str(said[key]) for key in made.kind.keys)
     further = [f"{key}{value}" for key, value in said.items() if key not in made.kind.keys]
     further += [made.layout] if made.layout != made.kind.layout else []
+    further += [re.sub(r"[^\w.]", "-", step.text) for step in made.epilogue]
     parts = [made.name, made.dtype, extents, *further, task.target.name, f"t{task.threads}", f"s{seed}"]
     return "-".join(parts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ from heron_asp.operators import Operator, TensorSpec
 from heron_asp.operators.operator import wrap
 
 Array = npt.NDArray[Any]
+_Range = tuple[float, float]
 _SMALLEST_NORMAL = 2.0**-126  # of float32 and bfloat16; instructions may flush what is below
 
 
@@ -65,31 +66,38 @@ def cases(operator: Operator, seed: int = 0) -> list[Case]:
 
 
 def _inputs(operator: Operator, generator: np.random.Generator) -> Iterator[tuple[str, dict[str, Array]]]:
-    fixed = operator.constants
-    yield "random", {spec.name: _random(spec, generator) for spec in operator.inputs} | fixed
-    yield "extreme", {spec.name: _extreme(spec, generator) for spec in operator.inputs} | fixed
-    single = {spec.name: _random(spec, generator) for spec in operator.inputs} | fixed
+    fixed, ranges = operator.constants, operator.ranges
+
+    def drawn(draw: Callable[[TensorSpec, np.random.Generator, _Range | None], Array]) -> dict[str, Array]:
+        return {spec.name: draw(spec, generator, ranges.get(spec.name)) for spec in operator.inputs} | fixed
+
+    yield "random", drawn(_random)
+    yield "extreme", drawn(_extreme)
+    single = drawn(_random)
     for spec in operator.inputs:
         if spec.name not in operator.constant and len(spec.shape) > 1:  # all rows but the last are zero
             single[spec.name][..., : spec.shape[-2] - 1, :] = 0
     yield "single-row", single
 
 
-def _random(spec: TensorSpec, generator: np.random.Generator) -> Array:
+def _random(spec: TensorSpec, generator: np.random.Generator, within: _Range | None) -> Array:
     if spec.dtype.bounds is not None:
-        low, high = spec.dtype.bounds
+        low, high = map(int, within or spec.dtype.bounds)
         return generator.integers(low, high + 1, spec.shape).astype(spec.dtype.numpy)
-    return generator.standard_normal(spec.shape).astype(spec.dtype.numpy)
+    drawn = generator.uniform(*within, spec.shape) if within else generator.standard_normal(spec.shape)
+    return drawn.astype(spec.dtype.numpy)
 
 
-def _extreme(spec: TensorSpec, generator: np.random.Generator) -> Array:
+def _extreme(spec: TensorSpec, generator: np.random.Generator, within: _Range | None) -> Array:
     """Smallest and largest values and zero: what saturating or sign-confusing arithmetic gets wrong."""
     if spec.dtype.bounds is not None:
-        low, high = spec.dtype.bounds
+        low, high = map(int, within or spec.dtype.bounds)
         choices = np.array([low, high, high, 0 if low else low], dtype=np.int64)
         return choices[generator.integers(0, len(choices), spec.shape)].astype(spec.dtype.numpy)
     values = np.array([0.0, -1.0, 1.0, 2.0**-130, -(2.0**-130), 2.0**12, -(2.0**12)])
-    if spec.dtype.name == "f16":
+    if within is not None:
+        values = np.array(within)
+    elif spec.dtype.name == "f16":
         values = np.array([0.0, -1.0, 1.0, 2.0**-20, -(2.0**-20), 8.0, -8.0])
     return values[generator.integers(0, len(values), spec.shape)].astype(spec.dtype.numpy)
 

@@ -23,9 +23,18 @@ from heron_asp.operators.expressions import (
     Place,
     padded,
     sum_of_products,
-    types_of,
 )
-from heron_asp.operators.kind import ACCUMULATOR, ACTIVATION, WEIGHT, Exact, Extents, Layout, Names, OperatorKind
+from heron_asp.operators.kind import (
+    ACCUMULATOR,
+    ACTIVATION,
+    WEIGHT,
+    Exact,
+    Expression,
+    Extents,
+    Layout,
+    Names,
+    OperatorKind,
+)
 from heron_asp.operators.operator import Operator
 from heron_asp.operators.windows import (
     channels_last,
@@ -95,8 +104,8 @@ def _layouts(dims: str) -> dict[str, Layout]:
     }
 
 
-def _build(dims: str) -> Callable[..., Any]:
-    def build(operator: Operator, x: Any, weight: Any) -> Any:
+def _build(dims: str) -> Callable[..., Expression]:
+    def build(operator: Operator, x: Any, weight: Any) -> Expression:
         extents, axes = operator.extents, operator.axes
         along = windows(extents, dims)
         plain = {name: tuple(_PLAIN.get(axis, axis) for axis in of) for name, of in axes.items()}
@@ -111,7 +120,8 @@ def _build(dims: str) -> Callable[..., Any]:
                 place[one.dim] = place[f"o{one.dim}"] * one.stride + place[f"k{one.dim}"] * one.dilation
             return x[tuple(place[axis] for axis in plain["x"])], weight[tuple(place[axis] for axis in plain["weight"])]
 
-        return sum_of_products(operator.result.name, spatial, reduced, factors, types_of(operator))
+        total = sum_of_products(operator.name_of_sum(), spatial, reduced, factors, operator.types)
+        return Expression(total, spatial)
 
     return build
 
@@ -172,6 +182,7 @@ def _convolution(name: str, dims: str, summary: str) -> OperatorKind:
         derived=_derived(name, dims),
         layouts=_layouts(dims),
         slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
+        channel=("co", "groups", "co_group"),
         constant=frozenset({"weight"}),
         packed_by={"weight": ("ci", "co", *kernel, "groups", *window_defaults(dims))},
         build=_build(dims),
@@ -205,6 +216,7 @@ KINDS = {
                 ),
             },
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
+            channel=("c",),
             constant=frozenset({"weight"}),
             packed_by={"weight": ("c", "kh", "kw", *window_defaults("hw"))},
             build=_build("hw"),

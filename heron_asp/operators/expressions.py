@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from heron_asp.dtypes import DType
-from heron_asp.operators.kind import Names, TensorSpec
+from heron_asp.operators.kind import ACCUMULATOR, Expression, Names, TensorSpec
 from heron_asp.operators.operator import Operator
 
 Place: TypeAlias = dict[str, Any]
@@ -93,26 +93,45 @@ def padded(tensor: Any, spec: TensorSpec, axes: Names, windows: Mapping[str, tup
     return compute(f"{spec.name}_pad", new, element)
 
 
-def product(operator: Operator, *inputs: Any, name: str = "") -> Any:
+def product(operator: Operator, *inputs: Any, followed: bool = False) -> Expression:
     """The operator whose result is a sum over all axes that the result does not have, as in an einsum.
 
-    `name` is given where a further stage makes the result.
+    `followed`: a further stage makes the result.
     """
     axes, extents, result = operator.axes, operator.extents, operator.result
     spatial = {axis: extents[axis] for axis in axes[result.name]}
-    reduced = {axis: extents[axis] for spec in operator.inputs for axis in axes[spec.name] if axis not in spatial}
+    reduced = {axis: extents[axis] for spec in operator.operands for axis in axes[spec.name] if axis not in spatial}
 
     def factors(place: Place) -> tuple[Any, Any]:
         left, right = (
             tensor[tuple(place[axis] for axis in axes[spec.name])]
-            for tensor, spec in zip(inputs, operator.inputs, strict=True)
+            for tensor, spec in zip(inputs, operator.operands, strict=True)
         )
         return left, right
 
-    return sum_of_products(name or result.name, spatial, reduced, factors, types_of(operator))
+    name = operator.name_of_sum(followed)
+    return Expression(sum_of_products(name, spatial, reduced, factors, operator.types), spatial)
 
 
-def types_of(operator: Operator) -> tuple[DType, DType, DType]:
-    """The element types of the two operands, in the order of the arguments, and of the result."""
-    left, right, result = (spec.dtype for spec in operator.tensors)
-    return left, right, result
+def finished(operator: Operator, made: Expression, further: Mapping[str, Any]) -> Any:
+    """The result: the sum of products, or a last stage that reads it.
+
+    Args:
+        operator: whose result it is.
+        made: from `OperatorKind.build`.
+        further: the tensors of its epilogue by name.
+    """
+    if made.value is None and not operator.epilogue:
+        return made.total
+
+    def element(place: Place) -> Any:
+        at = dict(zip(operator.axes[operator.result.name], place.values(), strict=True))
+        elements = {
+            name: tensor[tuple(at[axis] for axis in operator.axes[name]) or (0,)] for name, tensor in further.items()
+        }
+        value = made.value(dict(place)) if made.value else made.total[tuple(place.values())]
+        for step in operator.epilogue:
+            value = step.express(value, elements, operator.types[ACCUMULATOR])
+        return value
+
+    return compute(operator.result.name, made.axes, element)

@@ -43,6 +43,21 @@ class TensorSpec:
         return self.view or self.shape
 
 
+@dataclass(frozen=True)
+class Expression:
+    """An operator as tensor expressions.
+
+    Attributes:
+        total: the sum of products.
+        axes: extents of the result by the names of its loops, in the order of its dimensions as the kernel sees them.
+        value: an element of the result, from index expressions by axis; None where it is that of the sum.
+    """
+
+    total: Any
+    axes: Mapping[str, int]
+    value: Callable[[dict[str, Any]], Any] | None = None
+
+
 def _no_views(_: Extents) -> Mapping[str, Names]:
     return {}
 
@@ -73,8 +88,9 @@ class OperatorKind:
         keys: shape keys that must be given, as in `-s m=64,n=64,k=64`.
         layouts: by name; the first is the default. All have the same tensors in the same order.
         slots: which type of the dtype triple (0 activation, 1 weight, 2 accumulator) each tensor has.
+        channel: names of the extents of the result's channels, alone or in groups; empty: it takes no epilogue.
         constant: tensors that are known ahead of the call, such as weights.
-        build: makes the TE output; called with the Operator and a placeholder of `TensorSpec.kernel_shape` per input.
+        build: makes the Expression of an Operator and a placeholder of `TensorSpec.kernel_shape` for each operand.
         reference: the result in float64 from the extents, the inputs in float64 and the layout.
         terms: how many products an element of the result adds up at most, from the extents.
         operations: useful arithmetic operations of a call, from the extents: two for each multiplication and addition.
@@ -98,11 +114,12 @@ class OperatorKind:
     layouts: Mapping[str, Layout]
     slots: tuple[int, ...]
     constant: frozenset[str]
-    build: Callable[..., Any]
+    build: Callable[..., Expression]
     reference: Reference
     terms: Callable[[Extents], int]
     operations: Callable[[Extents], int]
     summary: str
+    channel: Names = ()
     defaults: Mapping[str, int | str] = field(default_factory=dict)
     least: Mapping[str, int] = field(default_factory=dict)
     derived: Callable[[Extents], Mapping[str, int]] = _nothing

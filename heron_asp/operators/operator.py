@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from math import log2, prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from heron_asp.dtypes import DType, dtype_triple
 from heron_asp.errors import HeronError
-from heron_asp.operators.kind import LARGEST_TENSOR, WEIGHT, Exact, Names, OperatorKind, TensorSpec
+from heron_asp.operators.epilogue import Extent, Further, Plus, Step, parse_epilogue
+from heron_asp.operators.kind import ACCUMULATOR, LARGEST_TENSOR, WEIGHT, Exact, Names, OperatorKind, TensorSpec
 from heron_asp.resources import suggestion
 
 LARGEST_EXTENT = 2**24
@@ -29,12 +30,14 @@ class Operator:
         shape: the value of each shape key, optional ones included.
         dtype: activation, weight and accumulator types, e.g. `u8s8s32`.
         layout: how the tensors lie in memory: a layout of the family.
+        epilogue: what is done to each element of the sum before it is stored.
     """
 
     kind: OperatorKind
     shape: Mapping[str, int]
     dtype: str
     layout: str
+    epilogue: tuple[Step, ...] = ()
 
     @property
     def name(self) -> str:
@@ -49,7 +52,14 @@ class Operator:
     @property
     def strided(self) -> bool:
         """Whether calls may take leading dimensions."""
-        return self.kind.strided
+        return self.kind.strided and not self.epilogue
+
+    @cached_property
+    def types(self) -> tuple[DType, DType, DType]:
+        """The element types of the two factors, in the order of the operands, and of their sum."""
+        types = dtype_triple(self.dtype)
+        left, *right, _ = (types[slot] for slot in self.kind.slots)
+        return left, (right or [left])[0], types[ACCUMULATOR]
 
     @cached_property
     def extents(self) -> Mapping[str, int]:
@@ -60,23 +70,54 @@ class Operator:
     def axes(self) -> Mapping[str, Names]:
         """The dimensions of each tensor as the kernel sees them, as names of extents."""
         layout = self.kind.layouts[self.layout]
-        return {**layout.tensors, **layout.views(self.extents)}
+        axes = {**layout.tensors, **layout.views(self.extents)}
+        result = axes[list(layout.tensors)[-1]]
+        return axes | {name: self._axes_of(one, result) for name, one in self._further.items()}
 
     @cached_property
     def tensors(self) -> tuple[TensorSpec, ...]:
-        """All tensors in the order of the arguments; the result is the last."""
-        types = dtype_triple(self.dtype)
-        made = []
-        for (name, keys), slot in zip(self.kind.layouts[self.layout].tensors.items(), self.kind.slots, strict=True):
-            shape = tuple(self.extents[key] for key in keys)
-            view = tuple(self.extents[key] for key in self.axes[name])
-            made.append(TensorSpec(name, shape, types[slot], () if view == shape else view))
-        return tuple(made)
+        """All tensors in the order of the arguments: operands, those of the epilogue, the result."""
+        layout, types = self.kind.layouts[self.layout].tensors, dtype_triple(self.dtype)
+        *operands, result = (
+            self._spec(name, keys, types[slot])
+            for (name, keys), slot in zip(layout.items(), self.kind.slots, strict=True)
+        )
+        keys = layout[result.name]
+        further = [self._spec(name, self._axes_of(one, keys), one.dtype) for name, one in self._further.items()]
+        for step in self.epilogue:
+            result = replace(result, dtype=step.result(result.dtype))
+        return (*operands, *further, result)
+
+    @cached_property
+    def _further(self) -> dict[str, Further]:
+        """The tensors of the epilogue."""
+        accumulator = self.types[ACCUMULATOR]
+        return {name: one for step in self.epilogue for name, one in step.tensors(accumulator).items()}
+
+    def _axes_of(self, one: Further, result: Names) -> Names:
+        """Which of the result's axes a tensor of the epilogue has."""
+        if one.extent is Extent.CHANNEL:
+            return tuple(axis for axis in result if axis in self.kind.channel)
+        return result if one.extent is Extent.RESULT else ()
+
+    def _spec(self, name: str, keys: Names, dtype: DType) -> TensorSpec:
+        shape = tuple(self.extents[key] for key in keys) or (1,)
+        view = tuple(self.extents[key] for key in self.axes[name]) or (1,)
+        return TensorSpec(name, shape, dtype, () if view == shape else view)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The operands, in the order of the arguments."""
+        """All tensors that are read, in the order of the arguments."""
         return self.tensors[:-1]
+
+    @property
+    def operands(self) -> tuple[TensorSpec, ...]:
+        """Those of them that are multiplied."""
+        return self.tensors[: len(self.kind.slots) - 1]
+
+    def name_of_sum(self, followed: bool = False) -> str:
+        """The name of the reduction in TE; `followed`: what is no epilogue makes the result of it."""
+        return f"{self.result.name}_sum" if followed or self.epilogue else self.result.name
 
     @property
     def result(self) -> TensorSpec:
@@ -97,8 +138,8 @@ class Operator:
 
     @property
     def terms(self) -> int:
-        """How many products an element of the result adds up at most."""
-        return self.kind.terms(self.extents)
+        """How many products, and summands of the epilogue, an element of the result adds up at most."""
+        return self.kind.terms(self.extents) + sum(isinstance(step, Plus) for step in self.epilogue)
 
     @property
     def said(self) -> Mapping[str, int]:
@@ -109,14 +150,27 @@ class Operator:
     def label(self) -> str:
         """Kind, dtype, layout where it is not the default, and shape in one line: `gemm u8s8s32 m=64,n=64,k=64`."""
         layout = "" if self.layout == self.kind.layout else f" {self.layout}"
-        return f"{self.name} {self.dtype}{layout} " + ",".join(f"{key}={value}" for key, value in self.said.items())
+        shape = ",".join(f"{key}={value}" for key, value in self.said.items())
+        epilogue = f" + {self.epilogue_text}" if self.epilogue else ""
+        return f"{self.name} {self.dtype}{layout} {shape}{epilogue}"
+
+    @property
+    def epilogue_text(self) -> str:
+        """The epilogue as `operator` takes it."""
+        return ",".join(step.text for step in self.epilogue)
 
     def prim_func(self) -> Any:
         """The operator as a TIR PrimFunc over plain row-major tensors of `TensorSpec.kernel_shape`."""
         from tvm import te
 
-        inputs = [te.placeholder(spec.kernel_shape, spec.dtype.storage, name=spec.name) for spec in self.inputs]
-        return te.create_prim_func([*inputs, self.kind.build(self, *inputs)])
+        from heron_asp.operators.expressions import finished
+
+        inputs = {
+            spec.name: te.placeholder(spec.kernel_shape, spec.dtype.storage, name=spec.name) for spec in self.inputs
+        }
+        made = self.kind.build(self, *(inputs[spec.name] for spec in self.operands))
+        further = {name: inputs[name] for name in self._further}
+        return te.create_prim_func([*inputs.values(), finished(self, made, further)])
 
     def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Exact:
         """The result in float64.
@@ -125,15 +179,58 @@ class Operator:
         faster than numpy's integer product; a 32-bit accumulator then wraps, see `wrap`. The rounding of floats is far
         below the tolerance.
         """
-        arrays = [inputs[spec.name].astype(np.float64) for spec in self.inputs]
-        return self.kind.reference(self.extents, arrays, self.layout)
+        arrays = [inputs[spec.name].astype(np.float64) for spec in self.operands]
+        total = self.kind.reference(self.extents, arrays, self.layout)
+        if not self.epilogue:
+            return total
+        accumulator = self.types[ACCUMULATOR]
+        found = wrap(total, accumulator).astype(np.int64 if accumulator.is_integer else np.float64)
+        tensors = self._broadcast(inputs)
+        for step in self.epilogue:
+            found = step.apply(found, tensors)
+        return found.astype(np.float64)
 
     def magnitude(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Exact:
-        """What bounds the rounding error of any order of summation: the sum of absolute products."""
-        arrays = [inputs[spec.name].astype(np.float64) for spec in self.inputs]
+        """What bounds the rounding error of any order of summation: the sum of absolute products and summands."""
+        arrays = [inputs[spec.name].astype(np.float64) for spec in self.operands]
         if self.kind.magnitude is not None:
             return self.kind.magnitude(self.extents, arrays, self.layout)
-        return self.kind.reference(self.extents, [np.abs(array) for array in arrays], self.layout)
+        found = self.kind.reference(self.extents, [np.abs(array) for array in arrays], self.layout)
+        for summand in self._broadcast(inputs).values():  # floats are never requantized
+            found = found + np.abs(summand)
+        return found
+
+    def _broadcast(self, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The tensors of the epilogue in float64, or int64 where they are integers, as they broadcast to the result."""
+        axes = self.kind.layouts[self.layout].tensors[self.result.name]
+        found = {}
+        for name, one in self._further.items():
+            array = inputs[name].astype(np.int64 if one.dtype.is_integer else np.float64)
+            own = self._axes_of(one, axes)
+            found[name] = array.reshape([self.extents[axis] if axis in own else 1 for axis in axes])
+        return found
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Where the elements of the epilogue's tensors must stay for a result that is defined, or says something.
+
+        Bias and residual with all products stay within the accumulator's integers; scales bring sums of a usual size
+        to the size of what they are requantized to, and the zero point leaves room for both signs. Both ends of a
+        scale's range are powers of two, which make ties.
+        """
+        bounds = [dtype.bounds for dtype in self.types]
+        if not (self.epilogue and bounds[0] and bounds[1] and bounds[2]):
+            return {}
+        largest = [max(map(abs, bound)) for bound in bounds if bound]
+        summands = sum(isinstance(step, Plus) for step in self.epilogue)
+        room = max(1, (largest[2] - 1 - self.terms * largest[0] * largest[1]) // max(1, summands))
+        usual = largest[0] * largest[1] * self.terms**0.5 / 4
+        room = min(room, int(usual) + 1)
+        scale = 2.0 ** -max(0, round(log2(usual / 128)))
+        found: dict[str, tuple[float, float]] = {"scale": (scale / 4, scale)}
+        found |= dict.fromkeys(("bias", "residual"), (float(-room), float(room)))
+        found |= {"zero_point": (0.0, 128.0) if self.result.dtype.name == "u8" else (-64.0, 64.0)}
+        return {name: one for name, one in found.items() if name in self._further}
 
 
 def wrap(exact: Exact, dtype: DType) -> npt.NDArray[Any]:
@@ -162,7 +259,9 @@ def parse_shape(text: str) -> dict[str, int]:
     return shape
 
 
-def operator(name: str, shape: Mapping[str, int], dtype: str | None = None, layout: str | None = None) -> Operator:
+def operator(
+    name: str, shape: Mapping[str, int], dtype: str | None = None, layout: str | None = None, epilogue: str = ""
+) -> Operator:
     """Makes an operator instance.
 
     Args:
@@ -170,10 +269,11 @@ def operator(name: str, shape: Mapping[str, int], dtype: str | None = None, layo
         shape: a value for each shape key of the family; optional ones may be left out.
         dtype: activation, weight and accumulator types; by default those of the family, mostly `u8s8s32`.
         layout: how the tensors lie in memory, e.g. `channels-first`; by default the family's first layout.
+        epilogue: what is done to each element of the sum before it is stored, e.g. `bias,relu`; see `epilogue`.
 
     Raises:
-        HeronError: unknown operator, key, dtype or layout, a missing key, a shape that makes no sense, a tensor of
-            more than 2**31 - 1 elements, or sums of integers that may exceed 2**53.
+        HeronError: unknown operator, key, dtype, layout or epilogue, a missing key, a shape that makes no sense, a
+            tensor of more than 2**31 - 1 elements, or sums of integers that may exceed 2**53.
     """
     from heron_asp.operators import KINDS
 
@@ -182,7 +282,10 @@ def operator(name: str, shape: Mapping[str, int], dtype: str | None = None, layo
     kind = KINDS[name]
     if layout is not None and layout not in kind.layouts:
         raise HeronError(f"{name} has no layout '{layout}'", suggestion(layout, kind.layouts))
-    made = Operator(kind, _shape(kind, shape), dtype or kind.dtype, layout or kind.layout)
+    steps = parse_epilogue(epilogue)
+    if steps and not kind.channel:
+        raise HeronError(f"{name} takes no epilogue", "those that multiply by weights do")
+    made = Operator(kind, _shape(kind, shape), dtype or kind.dtype, layout or kind.layout, steps)
     for tensor in made.tensors:
         size = prod(tensor.shape)
         if size > LARGEST_TENSOR:
@@ -210,16 +313,18 @@ def _shape(kind: OperatorKind, shape: Mapping[str, int]) -> dict[str, int]:
 
 
 def _check_types(made: Operator) -> None:
-    name, result = f"{made.name} {made.dtype}", made.result.dtype
+    name, (left, right, result) = f"{made.name} {made.dtype}", made.types
     if result.name == "bf16":  # the result has no type whose arithmetic TVM compiles
         raise HeronError(f"{name}: bf16 cannot accumulate", "accumulate in f32: bf16bf16f32")
     allowed = made.kind.accumulators
     if allowed and result.name not in allowed:
         raise HeronError(f"{name}: accumulates in {' or '.join(allowed)} only", f"e.g. --dtype {made.kind.dtype}")
-    if result.is_integer and not all(spec.dtype.is_integer for spec in made.inputs):
+    if result.is_integer and not (left.is_integer and right.is_integer):
         raise HeronError(f"{name}: an integer cannot accumulate floats", "accumulate in f32")
     if WEIGHT not in made.kind.slots and dtype_triple(made.dtype)[0] != dtype_triple(made.dtype)[1]:
         raise HeronError(f"{name}: both factors are the same tensor, of one type", f"e.g. --dtype {made.kind.dtype}")
-    bounds = [tensor.dtype.bounds for tensor in made.tensors]
-    if all(bounds) and made.terms * prod(max(map(abs, bound)) for bound in bounds[:-1] if bound) > LARGEST_SUM:
+    bounds = [dtype.bounds for dtype in (left, right) if dtype.bounds and result.bounds]
+    if len(bounds) == 2 and made.terms * prod(max(map(abs, bound)) for bound in bounds) > LARGEST_SUM:
         raise HeronError(f"{name}: sums may exceed 2**53, beyond the exact reference", "use narrower operand types")
+    for step in made.epilogue:
+        step.check(result)

@@ -37,6 +37,7 @@ KINDS = {
             keys=("m", "n", "k"),
             layouts={"row-major": Layout({"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")})},
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
+            channel=("n",),
             constant=frozenset({"b"}),
             build=product,
             reference=_matmul,
@@ -53,6 +54,7 @@ KINDS = {
                 "row-major": Layout({"a": ("batch", "m", "k"), "b": ("batch", "k", "n"), "c": ("batch", "m", "n")})
             },
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
+            channel=("n",),
             constant=frozenset(),
             build=product,
             reference=_matmul,
@@ -67,6 +69,7 @@ KINDS = {
             keys=("m", "k"),
             layouts={"row-major": Layout({"a": ("m", "k"), "x": ("k",), "y": ("m",)})},
             slots=(WEIGHT, ACTIVATION, ACCUMULATOR),
+            channel=("m",),
             constant=frozenset({"a"}),
             build=product,
             reference=_matmul,

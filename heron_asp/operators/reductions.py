@@ -12,6 +12,7 @@ must be in them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,17 @@ from heron_asp.operators.expressions import (
     product,
     sum_of_products,
 )
-from heron_asp.operators.kind import ACCUMULATOR, ACTIVATION, WEIGHT, Array, Exact, Extents, Layout, OperatorKind
+from heron_asp.operators.kind import (
+    ACCUMULATOR,
+    ACTIVATION,
+    WEIGHT,
+    Array,
+    Exact,
+    Expression,
+    Extents,
+    Layout,
+    OperatorKind,
+)
 from heron_asp.operators.operator import Operator
 from heron_asp.operators.windows import volume
 
@@ -37,10 +48,10 @@ def _scan(_extents: Extents, arrays: Sequence[Exact], _layout: str) -> Exact:
     return prefixes
 
 
-def _mean_of(operator: Operator, x: Any, ones: Any) -> Any:
-    total = product(operator, x, ones, name=f"{operator.result.name}_sum")
-    rows = {"m": operator.extents["m"]}
-    return compute(operator.result.name, rows, lambda place: total[place["m"]] / _as(operator, operator.extents["k"]))
+def _mean_of(operator: Operator, x: Any, ones: Any) -> Expression:
+    made = product(operator, x, ones, followed=True)
+    count = _as(operator, operator.extents["k"])
+    return replace(made, value=lambda place: made.total[place["m"]] / count)
 
 
 def _mean(extents: Extents, arrays: Sequence[Exact], _layout: str) -> Exact:
@@ -52,7 +63,7 @@ def _ones(extents: Extents, _layout: str) -> dict[str, Array]:
     return {"ones": np.ones(extents["k"])}
 
 
-def _variance_of(operator: Operator, x: Any) -> Any:
+def _variance_of(operator: Operator, x: Any) -> Expression:
     """Both sums are one product: of each row with itself and with ones.
 
     The error relative to the variance grows with the square of mean over deviation: 2e-6 without a mean, 5e-5 at 3,
@@ -73,14 +84,14 @@ def _variance_of(operator: Operator, x: Any) -> Any:
         return x[place["m"], place["k"]], both[place["m"], place["moment"], place["k"]]
 
     spatial, types = {"m": extents["m"], "moment": 2}, (spec.dtype, spec.dtype, result.dtype)
-    total = sum_of_products(f"{result.name}_sum", spatial, {"k": extents["k"]}, factors, types)
+    total = sum_of_products(operator.name_of_sum(True), spatial, {"k": extents["k"]}, factors, types)
     count = _as(operator, extents["k"])
 
     def element(place: Place) -> Any:
         squares, plain = total[place["m"], 0], total[place["m"], 1]
         return tirx.max((squares - plain * plain / count) / count, _as(operator, 0))
 
-    return compute(result.name, {"m": extents["m"]}, element)
+    return Expression(total, {"m": extents["m"]}, element)
 
 
 def _bits_of_one(dtype: DType) -> float | int:

@@ -28,9 +28,18 @@ from heron_asp.operators.expressions import (
     compute,
     padded,
     sum_of_products,
-    types_of,
 )
-from heron_asp.operators.kind import ACCUMULATOR, ACTIVATION, WEIGHT, Exact, Extents, Layout, Names, OperatorKind
+from heron_asp.operators.kind import (
+    ACCUMULATOR,
+    ACTIVATION,
+    WEIGHT,
+    Exact,
+    Expression,
+    Extents,
+    Layout,
+    Names,
+    OperatorKind,
+)
 from heron_asp.operators.operator import Operator
 from heron_asp.operators.windows import (
     Window,
@@ -219,11 +228,10 @@ def _views_first(extents: Extents) -> dict[str, Names]:
     return {name: ("n", "co", *axes[1:-1]) for name, axes in _views(extents).items()}
 
 
-def _build(operator: Operator, x: Any, weight: Any) -> Any:
+def _build(operator: Operator, x: Any, weight: Any) -> Expression:
     from tvm import te, tirx
 
     along = _along(operator.extents)
-    result = operator.result
     axes, extents = operator.axes, operator.extents
     x = padded(x, operator.inputs[0], axes["x"], {one.dim: (one.before, one.reach) for one in along})
     weight, weight_axes = _weight(operator, weight, along)
@@ -239,11 +247,9 @@ def _build(operator: Operator, x: Any, weight: Any) -> Any:
         return x[tuple(place[axis] for axis in axes["x"])], weight[tuple(place.get(axis, 0) for axis in weight_axes)]
 
     placed = all(one.in_place for one in along)
-    by_phase = sum_of_products(
-        result.name if placed else f"{result.name}_sum", spatial, reduced, factors, types_of(operator)
-    )
+    total = sum_of_products(operator.name_of_sum(not placed), spatial, reduced, factors, operator.types)
     if placed:
-        return by_phase
+        return Expression(total, spatial)
 
     def element(place: Place) -> Any:
         conditions = []
@@ -251,11 +257,11 @@ def _build(operator: Operator, x: Any, weight: Any) -> Any:
             where, needed = one.place(place[f"o{one.dim}"])
             place |= where
             conditions += needed
-        value = by_phase[tuple(place[axis] for axis in spatial)]
-        zero = tirx.const(0, result.dtype.storage)
+        value = total[tuple(place[axis] for axis in spatial)]
+        zero = tirx.const(0, total.dtype)
         return te.if_then_else(tirx.all(*conditions), value, zero) if conditions else value
 
-    return compute(result.name, {axis: extents[axis] for axis in axes["y"]}, element)
+    return Expression(total, {axis: extents[axis] for axis in axes["y"]}, element)
 
 
 def _weight(operator: Operator, weight: Any, along: tuple[Phases, ...]) -> tuple[Any, Names]:
@@ -338,6 +344,7 @@ KINDS = {
             ),
         },
         slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
+        channel=("co",),
         constant=frozenset({"weight"}),
         packed_by={"weight": ("ci", "co", "kh", "kw", *_DEFAULTS)},
         build=_build,

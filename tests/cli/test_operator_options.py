@@ -60,3 +60,11 @@ def test_runs_of_before_layouts_are_read(zen4: Target, tmp_path: Path) -> None:
 def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", *arguments, "-t", "zen4"]) == ExitCode.USAGE
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_epilogue_is_part_of_the_task(zen4: Target, tmp_path: Path) -> None:
+    task = Task(operator("gemm", {"m": 8, "n": 16, "k": 8}, epilogue="bias,clip=-1:6,requantize=u8:per-channel"), zen4)
+    assert task.key != Task(operator("gemm", task.operator.shape), zen4).key
+    assert _run_name(task, 0) == "gemm-u8s8s32-8x16x8-bias-clip--1-6-requantize-u8-per-channel-zen4-t1-s0"
+    (tmp_path / "run.json").write_text(json.dumps(header(task, TuneOptions(1))))
+    assert load_run(tmp_path).operator == task.operator
