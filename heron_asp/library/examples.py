@@ -309,9 +309,10 @@ class Example:
         arguments = (*self._c_arguments(packed.fields), argument.variable, *leading, argument.pointer)
         return folded(f"    succeed({packed.pack.name}(", arguments, "));", " " * 8)
 
-    def python_bytes(self, packed: Packed) -> str:
-        """The arguments of the function in Python that says how much memory a packed operand needs."""
-        return ", ".join(self._python_arguments(packed.fields))
+    def python_allocate(self, packed: Packed) -> str:
+        """The allocation of a packed operand in Python."""
+        size = f"library.{packed.bytes.name}({', '.join(self._python_arguments(packed.fields))})"
+        return folded(f"    {packed.argument.pointer} = aligned(", (size, "np.uint8"), ")", " " * 8)
 
     def python_pack(self, packed: Packed) -> str:
         """The call of a packing function in Python."""
