@@ -171,7 +171,8 @@ def rested(side: Side, calls: int) -> Round:
     time.sleep(PAUSE)
     end = time.monotonic() + ROUND
     side.seconds(max(1, calls // 4))
-    times, undisturbed = [], 0
+    times: list[float] = []
+    undisturbed = 0
     while not times or (len(times) < BLOCKS and time.monotonic() < end):
         before = _interruptions()
         times.append(side.seconds(calls))

@@ -82,10 +82,10 @@ class OneDnn:
             for function in ("onednn_product", "onednn_inner_product")
         ]
         calls = [calls_of(one) for one in tried]
-        rounds = [
-            [rested(one, number).seconds for one, number in zip(tried, calls, strict=True)] for _ in range(_TRIES)
+        best = [
+            min(rested(one, number).seconds for _ in range(_TRIES)) for one, number in zip(tried, calls, strict=True)
         ]
-        return min(zip(tried, np.min(rounds, axis=0), strict=True), key=lambda pair: float(pair[1]))[0]
+        return tried[best.index(min(best))]
 
     def _convolution(self, workload: Workload, source: Array, weights: Array) -> NativeCall:
         shape = workload.shape
