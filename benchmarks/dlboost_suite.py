@@ -10,9 +10,10 @@ Every case is tuned (64 trials; 200 where it stayed slower than oneDNN; 32 for l
 exported into one library, and each case is compared in a process of its own. Ours and oneDNN are called from C on the
 same data, weights packed ahead on both sides (batch_matmul multiplies two activations: packed by neither), activations
 and results as the user has them: rows one after the other, channels last. Outputs are checked against NumPy first and
-once more after the timing. Sides are timed in turn in blocks of 30 ms; a ratio is the median over the rounds, above 1
-ours is faster, within 2 % is a tie. Where oneDNN has two primitives for a product, its faster one counts; its reference
-implementations are shown and do not count. onnxruntime and NumPy are called from Python, which costs microseconds.
+once more after the timing. Sides are timed in turn: a round is the best of some blocks of 4 ms, a ratio the median over
+the rounds; above 1 ours is faster, within 2 % is a tie. Where oneDNN has two primitives for a product, its faster one
+counts; its reference implementations are shown and do not count. onnxruntime and NumPy are called from Python, which
+costs microseconds. A case that cannot be run is a row with its error.
 
 `of peak` leaves out the products with padding, which some programs skip; GOP/s count them, as is usual. `of bound` is
 the share of the roofline: arithmetic at the peak, every byte once from the nearest level of memory with room, a call.
@@ -143,7 +144,7 @@ class Suite:
 
     def machine(self, threads: int, found: Sequence[Found]) -> Machine:
         """The most that was seen of the machine."""
-        peaks = [peak for one in found if one.threads == threads for peak in one.comparison.peaks]
+        peaks = [one.comparison.peak for one in found if one.threads == threads and one.comparison.peak]
         return best_of(self.machines[threads], peaks)
 
     def _why_not(self, key: tuple[str, int] | None) -> str:

@@ -45,12 +45,14 @@ class Comparison:
     Attributes:
         timings: by side.
         errors: why a side has no timing.
-        peaks: operations a second of dot products in each round: what the machine was worth then.
+        peak: operations a second of dot products, the best of the rounds.
+        undisturbed: the share of timed blocks of `sides` in which the system took no processor away from us.
     """
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
-    peaks: tuple[float, ...] = ()
+    peak: float | None = None
+    undisturbed: float = 1.0
 
     def ratio(self, side: str, other: str) -> float | None:
         """How much faster a side is than another: the median over the rounds, of which both have as many."""
@@ -123,23 +125,27 @@ def _compare(
     calls = {name: calls_of(side) for name, side in ready.items()}
     times: dict[str, list[float]] = {name: [] for name in ready}
     peaks = []
+    blocks = undisturbed = 0
     for number in range(rounds):
         order = list(ready) if number % 2 else list(reversed(ready))
         for name in order:
-            times[name].append(rested(ready[name], calls[name]))
+            turn = rested(ready[name], calls[name])
+            times[name].append(turn.seconds)
+            blocks += turn.blocks
+            undisturbed += turn.undisturbed
         peaks.append(bench.probe.peak(threads, _PEAK_STEPS))
     _require_right(ready, expected, errors)
     for name, make in others.items():
         side = _open(name, make, clock, source, weights, expected, errors)
         if side is not None:
             ready[name], number = side, calls_of(side)
-            times[name] = [rested(side, number) for _ in range(_OTHER_ROUNDS)]
+            times[name] = [rested(side, number).seconds for _ in range(_OTHER_ROUNDS)]
     timings = {
         name: Timing(min(times[name]), tuple(times[name]), side.implementation)
         for name, side in ready.items()
         if name not in errors
     }
-    return Comparison(timings, errors, tuple(peaks))
+    return Comparison(timings, errors, max(peaks, default=None), undisturbed / max(1, blocks))
 
 
 def _open(

@@ -82,8 +82,10 @@ class OneDnn:
             for function in ("onednn_product", "onednn_inner_product")
         ]
         calls = [calls_of(one) for one in tried]
-        times = [[rested(one, number) for one, number in zip(tried, calls, strict=True)] for _ in range(_TRIES)]
-        return min(zip(tried, np.min(times, axis=0), strict=True), key=lambda pair: float(pair[1]))[0]
+        best = [
+            min(rested(one, number).seconds for _ in range(_TRIES)) for one, number in zip(tried, calls, strict=True)
+        ]
+        return tried[best.index(min(best))]
 
     def _convolution(self, workload: Workload, source: Array, weights: Array) -> NativeCall:
         shape = workload.shape

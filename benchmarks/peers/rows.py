@@ -17,7 +17,7 @@ from peers.suite import Case
 
 TIE = 0.02
 CAP = 4.0  # no single case shall carry the mean
-BUSY = 0.9  # of the best peak: what the median round of a quiet machine exceeds
+BUSY = 0.7  # the share of undisturbed blocks below which little is certain
 _REFERENCE = "ref"  # implementations of oneDNN that are there to be right, not to be fast
 _OUTSIDE = ("scan",)  # operators that vendors' libraries have under other names only
 
@@ -30,7 +30,7 @@ UNITS = {
     "share_of_peak": "operations without padding in the best round, as a share of the machine's peak of dot products",
     "bound": "what limits any program: compute, call, or the level of memory from which most time is spent reading",
     "share_of_bound": "the least possible time as a share of the time",
-    "quiet": "the median round's peak as a share of the best: below 0.9 others used the machine, and little is certain",
+    "undisturbed": "the share of timed blocks in which no other process took a processor away from ours",
     "in_means": "false where oneDNN runs its reference implementation, or has the operator under another name",
 }
 
@@ -63,7 +63,7 @@ class Row:
     ratio_onnxruntime: float | None
     bound: str
     bound_seconds: float
-    quiet: float | None
+    undisturbed: float
     in_means: bool
     errors: dict[str, str] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class Row:
     @property
     def busy(self) -> bool:
         """Whether others used the machine meanwhile."""
-        return self.quiet is not None and self.quiet < BUSY
+        return bool(self.sides) and self.undisturbed < BUSY
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def row_of(found: Found, machine: Machine) -> Row:
         ratio_onnxruntime=comparison.ratio(OURS, ONNXRUNTIME),
         bound=limit.name,
         bound_seconds=limit.seconds,
-        quiet=median(comparison.peaks) / machine.peak if comparison.peaks else None,
+        undisturbed=comparison.undisturbed,
         in_means=ratio is not None and not reference and case.operator not in _OUTSIDE,
         errors={**comparison.errors, **found.errors},
     )

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 _WIDTH = 150
+_LONGEST = 240  # characters of an error
 _MOST = 99.0  # a ratio that is not worth its digits
 _CAPTION = (
     "Ratios above 1: ours is faster than oneDNN. * called from Python; convolutions of onnxruntime write u8, a quarter "
-    f"of the bytes.\n~ others used the machine: the median round reached less than {100 * BUSY:g} % of the peak."
+    f"of the bytes.\n~ others used the machine: fewer than {100 * BUSY:g} % of the timed blocks were undisturbed."
 )
 
 
@@ -30,7 +31,7 @@ def print_rows(rows: Sequence[Row], machines: Mapping[int, Machine], network: st
         for row in mine:
             for side, error in row.errors.items():
                 if side in (OURS, ONEDNN):
-                    console.print(f"  {row.case}, {side}: {error}", markup=False)
+                    console.print(f"  {row.case}, {side}: {_short(error)}", markup=False)
         console.print(_sentence(summary(rows, threads)))
         if network:
             console.print(_network(network, total(rows, threads)))
@@ -115,3 +116,9 @@ def _network(name: str, one: Total) -> str:
         f"{name} on {one.threads}: layers take {1e3 * one.ours:.2f} ms, oneDNN {1e3 * one.onednn:.2f} ms, "
         f"{one.onednn / one.ours:.3f} times as fast{missing}"
     )
+
+
+def _short(error: str) -> str:
+    """The beginning of an error, in one line; `rows.json` has the rest."""
+    line = " / ".join(line.strip() for line in error.splitlines())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."
