@@ -26,8 +26,8 @@ class Alias:
     index: Index
 
     def spread(self, weight: Floats, missing: float) -> Floats:
-        """A number for each value of the variable as one for each value of the root."""
-        result: Floats = np.where(self.index >= 0, weight[self.index], missing)
+        """A number for each value of the variable (the last axis) as one for each value of the root."""
+        result: Floats = np.where(self.index >= 0, weight[..., self.index], missing)
         return result
 
 

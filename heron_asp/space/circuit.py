@@ -1,25 +1,23 @@
 """An exact counting circuit over a constraint satisfaction problem: count, uniform samples, marginals, all under pins.
 
-Variables are eliminated one after another (bucket elimination) and the trace is kept: a bucket holds the join of all
-tables that mention its variable, grouped by the rest of its scope, and each row refers to one group of each earlier
-bucket it was joined with. Going up adds and multiplies weights; going down draws a row of a group in proportion to
-its weight and follows its references, which samples solutions exactly uniformly. In the terms of knowledge
-compilation: a multi-valued d-DNNF.
+Variables are eliminated (bucket elimination) and the trace is kept: a bucket holds rows, grouped by what is left of
+their scope, and each row refers to one group of each earlier bucket that it was joined with. Going up adds and
+multiplies weights; going down draws a row of a group in proportion to its weight and follows its references, which
+samples solutions exactly uniformly. In the terms of knowledge compilation: a multi-valued d-DNNF.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from heron_asp.space.alias import Alias, without_aliases
+from heron_asp.space.drawing import Layer, Single, TooManyEntriesError, draw, restricted
 from heron_asp.space.elimination import Bucket, smallest, without_constants
 from heron_asp.space.table import Index, Table, arc_consistent
 
@@ -27,35 +25,7 @@ Weights = Mapping[int, npt.NDArray[np.float64]]
 Floats = npt.NDArray[np.float64]
 _MOST_LISTED = 2_000_000  # rows of a circuit that is kept as lists as well
 _FEW = 4  # samples that are faster drawn one by one
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """A bucket as lists, which are faster to index one by one than arrays.
-
-    Attributes:
-        variable, values, references: as in the bucket.
-        start: first row of each group and the number of rows; None where every group has one row.
-        below: for each row the share of its group's weight up to it.
-    """
-
-    variable: int
-    values: list[int]
-    start: list[int] | None
-    below: list[float]
-    references: tuple[tuple[int, list[int]], ...]
-
-    @staticmethod
-    def of(bucket: Bucket, rows: Floats) -> _Listed:
-        references = tuple((child, group.tolist()) for child, group in bucket.references)
-        if bucket.functional:
-            return _Listed(bucket.variable, bucket.values.tolist(), None, [], references)
-        start = [*bucket.start.tolist(), len(rows)]
-        below: list[float] = []
-        for first, last in pairwise(start):
-            partial = rows[first:last].cumsum()
-            below += (partial / partial[-1]).tolist()
-        return _Listed(bucket.variable, bucket.values.tolist(), start, below, references)
+_ENTRIES = 2_000_000  # rows under pins that are followed together
 
 
 @dataclass(frozen=True)
@@ -87,22 +57,26 @@ class Circuit:
         reduced, self.alive = arc_consistent(tables, self.domain)
         self.satisfiable = all(mask.any() for mask in self.alive)
         self.buckets: list[Bucket] = []
-        self._base: Pass | None = None
         self.aliases: dict[int, Alias] = {}
         if self.satisfiable:
             kept, self.aliases = without_aliases(without_constants(reduced, self.alive), self.domain)
-            variables = [variable for variable in range(len(self.domain)) if variable not in self.aliases]
+            free = [variable for variable in range(len(self.domain)) if variable not in self.aliases]
+            constants = tuple(variable for variable in free if self.alive[variable].sum() == 1)
+            variables = [variable for variable in free if self.alive[variable].sum() > 1]
             self.buckets = smallest(self.domain, kept, self.alive, variables, limit, restarts)
-            self.satisfiable = all(len(bucket.values) for bucket in self.buckets)
-        roots = set(range(len(self.buckets)))
-        for bucket in self.buckets:
-            roots -= {child for child, _ in bucket.references}
-        self._roots = sorted(roots)
+            if constants:
+                values = tuple(np.flatnonzero(self.alive[variable]).astype(np.int32) for variable in constants)
+                self.buckets.append(Bucket(constants, values, 1, None, ()))
+            self.satisfiable = all(bucket.size for bucket in self.buckets)
+        read = {child for bucket in self.buckets for child, _ in bucket.references}
+        self._roots = [number for number in range(len(self.buckets)) if number not in read]
 
     @property
     def rows(self) -> int:
         """Rows of all buckets: the size of the circuit."""
-        return sum(len(bucket.values) for bucket in self.buckets)
+        return sum(bucket.size for bucket in self.buckets)
+
+    # -- up --------------------------------------------------------------------------------------------------------
 
     def count(self, weights: Weights | None = None) -> int:
         """The exact number of solutions; with weights, of solutions whose pinned values have weight 1."""
@@ -115,17 +89,20 @@ class Circuit:
 
     def up(self, weights: Weights) -> Pass:
         """The upward pass; only what the weights touch is computed anew."""
-        if self._base is None:
-            self._base = self._up({}, None, exact=False)
         return self._up(self._of_roots(weights), self._base, exact=False) if weights else self._base
+
+    @cached_property
+    def _base(self) -> Pass:
+        return self._up({}, None, exact=False)
 
     def _of_roots(self, weights: Weights) -> Weights:
         """Weights of variables that have an equal one, moved to that one."""
         if self.aliases.keys().isdisjoint(weights):
             return weights
         moved = {variable: weight for variable, weight in weights.items() if variable not in self.aliases}
-        for variable, alias in self.aliases.items():
-            if variable in weights:
+        for variable in weights:
+            alias = self.aliases.get(variable)
+            if alias is not None:
                 weight = alias.spread(weights[variable], 0.0)
                 moved[alias.root] = weight * moved[alias.root] if alias.root in moved else weight
         return moved
@@ -141,27 +118,37 @@ class Circuit:
         groups: list[Any] = []
         dirty: list[bool] = []
         for number, bucket in enumerate(self.buckets):
-            own = weights.get(bucket.variable)
-            changed = base is None or own is not None or any(dirty[child] for child, _ in bucket.references)
+            own = [i for i, variable in enumerate(bucket.variables) if variable in weights]
+            changed = base is None or bool(own) or any(dirty[child] for child, _ in bucket.references)
             dirty.append(changed)
             if not changed and base is not None:
                 rows.append(base.rows[number])
                 groups.append(base.groups[number])
                 continue
-            weight: Any = None if own is None else own[bucket.values]
+            weight: Any = np.array([1] * bucket.size, dtype=object) if exact else None
+            factors = [weights[bucket.variables[i]].take(bucket.values[i]) for i in own]
             if exact:
-                weight = np.array([1] * len(bucket.values) if own is None else [int(w) for w in weight], dtype=object)
-            for child, group in bucket.references:
-                factor = groups[child][group]
+                factors = [factor.astype(np.int64).astype(object) for factor in factors]
+            for factor in (*factors, *(groups[child].take(group) for child, group in bucket.references)):
                 weight = factor if weight is None else weight * factor
             if weight is None:
-                weight = np.ones(len(bucket.values))
+                weight = np.ones(bucket.size)
             rows.append(weight)
-            groups.append(weight if bucket.functional else np.add.reduceat(weight, bucket.start))
+            groups.append(weight if bucket.start is None else np.add.reduceat(weight, bucket.start))
         total: Any = 1 if exact else 1.0
         for root in self._roots:
             total = total * groups[root][0]
         return Pass(tuple(rows), tuple(groups), total)
+
+    # -- samples ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _layers(self) -> list[Layer]:
+        return [Layer.whole(bucket, rows) for bucket, rows in zip(self.buckets, self._base.rows, strict=True)]
+
+    @cached_property
+    def _single(self) -> Single:
+        return Single(self._layers, len(self.domain))
 
     def sample(self, number: int, rng: np.random.Generator, weights: Weights | None = None) -> Index:
         """Independent, exactly uniform solutions (in proportion to their weight, if weights are given).
@@ -169,67 +156,51 @@ class Circuit:
         Returns:
             Value indices, shape (number, variables); no rows if there is no solution.
         """
+        if weights:
+            alone = {variable: weight[None] for variable, weight in weights.items()}
+            return self.sample_each(1, number, rng, alone)[0]
         if not self.satisfiable:
             return np.zeros((0, len(self.domain)), dtype=np.intp)
-        state = self.up(weights or {})
-        if state.total == 0:
-            return np.zeros((0, len(self.domain)), dtype=np.intp)
         if number <= _FEW and self.rows <= _MOST_LISTED:
-            return np.array([self._one(rng, state) for _ in range(number)], dtype=np.intp)
-        values = np.zeros((number, len(self.domain)), dtype=np.intp)
-        group: list[Any] = [np.zeros(number, dtype=np.intp)] * len(self.buckets)
-        for position in reversed(range(len(self.buckets))):
-            bucket = self.buckets[position]
-            row = group[position]
-            if not bucket.functional:
-                row = _draw(bucket, state.rows[position], row, rng)
-            values[:, bucket.variable] = bucket.values[row]
-            for child, reference in bucket.references:
-                group[child] = reference[row]
-        return self._fill(values)
+            drawn = [self._single.draw(rng) for _ in range(number)]
+            return self._fill(np.array(drawn, dtype=np.intp).reshape(number, len(self.domain)))
+        start = dict.fromkeys(self._roots, np.zeros(number, dtype=np.intp))
+        return self._fill(draw(self._layers, start, len(self.domain), rng))
 
-    def _one(self, rng: np.random.Generator, state: Pass) -> list[int]:
-        """A single solution, without the cost of numpy's calls where there is nothing to choose."""
-        constants, listed = self._listed
-        row = constants.copy()
-        group = [0] * len(self.buckets)
-        uniform = rng.random(len(listed)).tolist()
-        for number, (position, one) in enumerate(listed):
-            at = group[position]
-            if one.start is not None:
-                first, last = one.start[at], one.start[at + 1]
-                if last - first == 1:
-                    at = first
-                elif state is self._base:
-                    at = bisect_right(one.below, uniform[number], first, last - 1)
-                else:
-                    partial = state.rows[position][first:last].cumsum()
-                    below = min(uniform[number] * partial[-1], np.nextafter(partial[-1], 0))
-                    at = first + int(partial.searchsorted(below, "right"))
-            row[one.variable] = one.values[at]
-            for child, reference in one.references:
-                group[child] = reference[at]
-        for variable, root, index in self._listed_aliases:
-            row[variable] = index[row[root]]
-        return row
+    def sample_each(self, sets: int, number: int, rng: np.random.Generator, weights: Weights) -> list[Index]:
+        """The same under several sets of pins at once, which is far faster than one after the other.
 
-    @cached_property
-    def _listed_aliases(self) -> list[tuple[int, int, list[int]]]:
-        return [(variable, alias.root, alias.index.tolist()) for variable, alias in self.aliases.items()]
+        Args:
+            sets: how many there are.
+            number: solutions under each.
+            rng: what is random.
+            weights: for each variable that some set pins, a weight for each of its values, shape (sets, values).
 
-    @cached_property
-    def _listed(self) -> tuple[list[int], list[tuple[int, _Listed]]]:
-        """The values of variables that have one, and the buckets of the others from the last to the first."""
-        state = self.up({})
-        constants = [0] * len(self.domain)
-        listed: list[tuple[int, _Listed]] = []
-        for position in reversed(range(len(self.buckets))):
-            bucket = self.buckets[position]
-            if len(bucket.values) == 1 and not bucket.references:
-                constants[bucket.variable] = int(bucket.values[0])
-            else:
-                listed.append((position, _Listed.of(bucket, state.rows[position])))
-        return constants, listed
+        Returns:
+            For each set value indices, shape (number, variables); no rows if it leaves no solution.
+        """
+        none = np.zeros((0, len(self.domain)), dtype=np.intp)
+        if not self.satisfiable:
+            return [none] * sets
+        most = _ENTRIES if sets > 1 else self.rows
+        try:
+            layers, totals = restricted(self._layers, self._base.groups, self._of_roots(weights), sets, most)
+        except TooManyEntriesError:
+            half = sets // 2
+            first = {variable: weight[:half] for variable, weight in weights.items()}
+            second = {variable: weight[half:] for variable, weight in weights.items()}
+            return [
+                *self.sample_each(half, number, rng, first),
+                *self.sample_each(sets - half, number, rng, second),
+            ]
+        possible = np.flatnonzero(np.all([np.ones(sets), *totals.values()], axis=0))
+        of = np.repeat(possible, number)
+        start = {root: of if root in totals else np.zeros(len(of), dtype=np.intp) for root in self._roots}
+        values = self._fill(draw(layers, start, len(self.domain), rng))
+        found = dict(zip(possible.tolist(), values.reshape(len(possible), number, len(self.domain)), strict=True))
+        return [found.get(one, none) for one in range(sets)]
+
+    # -- the best, and shares ----------------------------------------------------------------------------------------
 
     def best(self, scores: Weights, weights: Weights | None = None) -> tuple[Index, float] | None:
         """The solution with the largest sum of scores, one a variable.
@@ -251,15 +222,16 @@ class Circuit:
         rows: list[Floats] = []
         groups: list[Floats] = []
         for bucket in self.buckets:
-            own = scores.get(bucket.variable)
-            value = np.zeros(len(bucket.values)) if own is None else own[bucket.values].astype(np.float64)
-            pin = weights.get(bucket.variable)
-            if pin is not None:
-                value = np.where(pin[bucket.values] > 0, value, -np.inf)
+            value = np.zeros(bucket.size)
+            for variable, column in zip(bucket.variables, bucket.values, strict=True):
+                if variable in scores:
+                    value = value + scores[variable].take(column)
+                if variable in weights:
+                    value = np.where(weights[variable].take(column) > 0, value, -np.inf)
             for child, group in bucket.references:
-                value = value + groups[child][group]
+                value = value + groups[child].take(group)
             rows.append(value)
-            groups.append(np.maximum.reduceat(value, bucket.start))
+            groups.append(value if bucket.start is None else np.maximum.reduceat(value, bucket.start))
         total = sum(float(groups[root][0]) for root in self._roots)
         if total == -np.inf:
             return None
@@ -267,9 +239,12 @@ class Circuit:
         chosen = [0] * len(self.buckets)
         for position in reversed(range(len(self.buckets))):
             bucket = self.buckets[position]
-            first, last = int(bucket.start[chosen[position]]), bucket.end(chosen[position])
-            row = first + int(rows[position][first:last].argmax())
-            values[bucket.variable] = bucket.values[row]
+            row = chosen[position]
+            if bucket.start is not None:
+                first, last = self._layers[position].first[row : row + 2]
+                row = int(first + rows[position][first:last].argmax())
+            for variable, column in zip(bucket.variables, bucket.values, strict=True):
+                values[variable] = column[row]
             for child, reference in bucket.references:
                 chosen[child] = int(reference[row])
         return self._fill(values[None, :])[0], total
@@ -281,22 +256,19 @@ class Circuit:
         state = self.up(weights or {})
         if state.total == 0:
             return {}
-        share: list[Floats] = [np.zeros(len(bucket.start)) for bucket in self.buckets]
+        share: list[Floats] = [np.zeros(bucket.groups) for bucket in self.buckets]
         result: dict[int, Floats] = {}
         for root in self._roots:
             share[root] = np.ones(1, dtype=np.float64)
         for position in reversed(range(len(self.buckets))):
             bucket = self.buckets[position]
-            per_group = np.divide(
-                share[position],
-                state.groups[position],
-                where=state.groups[position] > 0,
-                out=np.zeros_like(share[position]),
-            )
-            sizes = np.diff(np.append(bucket.start, len(bucket.values)))
-            flow = np.repeat(per_group, sizes) * state.rows[position]
-            shares = np.bincount(bucket.values, flow, minlength=self.domain[bucket.variable])
-            result[bucket.variable] = shares.astype(np.float64)
+            sums = state.groups[position]
+            flow = np.divide(share[position], sums, where=sums > 0, out=np.zeros_like(share[position]))
+            if bucket.start is not None:
+                flow = np.repeat(flow, np.diff(np.append(bucket.start, bucket.size)))
+            flow = flow * state.rows[position]
+            for variable, column in zip(bucket.variables, bucket.values, strict=True):
+                result[variable] = np.bincount(column, flow, minlength=self.domain[variable]).astype(np.float64)
             for child, reference in bucket.references:
                 share[child] += np.bincount(reference, flow, minlength=len(share[child]))
         for variable, alias in self.aliases.items():
@@ -304,31 +276,3 @@ class Circuit:
             shares = np.bincount(alias.index[found], result[alias.root][found], minlength=self.domain[variable])
             result[variable] = shares.astype(np.float64)
         return result
-
-
-def _draw(bucket: Bucket, rows: Floats, group: Index, rng: np.random.Generator) -> Index:
-    """One row for each entry of `group`, in proportion to its weight within the group.
-
-    A uniform number below the group's sum is looked up among its partial sums; the row whose partial sum is the first
-    above it has a positive weight.
-    """
-    uniform = rng.random(len(group))
-    if len(group) * 8 < len(rows):  # few draws: only the groups that are asked for
-        chosen = np.empty(len(group), dtype=np.intp)
-        for i, g in enumerate(group):
-            first, last = bucket.start[g], bucket.end(g)
-            if last - first == 1:
-                chosen[i] = first
-                continue
-            cumulated = rows[first:last].cumsum()
-            total = cumulated[-1]
-            chosen[i] = first + cumulated.searchsorted(min(uniform[i] * total, np.nextafter(total, 0)), "right")
-        return chosen
-    sizes = np.diff(np.append(bucket.start, len(rows)))
-    sums = np.add.reduceat(rows, bucket.start)
-    cumulated = np.cumsum(rows / np.repeat(np.where(sums > 0, sums, 1.0), sizes))  # a group adds 1: no cancellation
-    below = np.concatenate([[0.0], cumulated])[bucket.start[group]]
-    top = cumulated[(bucket.start + sizes - 1)[group]]
-    target = np.minimum(below + uniform * (top - below), np.nextafter(top, 0))
-    row: Index = np.searchsorted(cumulated, np.maximum(target, below), "right").astype(np.intp)
-    return row

@@ -1,4 +1,9 @@
-"""Bucket elimination: the order of variables, and the buckets that it leaves."""
+"""Bucket elimination: the order of variables, and the buckets that it leaves.
+
+All tables that mention a variable are joined, and with it go all variables that no other table mentions. Where the
+others determine them, which functional dependencies tell, there is nothing to group: the join stays a table that
+carries them along. Otherwise its rows become a bucket, grouped by the rest of its scope, and the groups a new table.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +14,42 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heron_asp.space.table import Index, Joined, Table, TooLargeError, codes, join
+from heron_asp.space.relation import Column, Relation, closure, join, key, relation, without
+from heron_asp.space.table import Index, Table, TooLargeError, codes, packed, sorting, starts
+
+_SMALL = 20_000  # rows from which a better order would save less than it costs to find
+_WORK = 3_000_000  # joined and grouped rows of all orders that are tried, about
+_FEW = 2_000  # rows of a bucket that costs more by itself than within another one
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One eliminated variable.
+    """Eliminated variables.
 
     Attributes:
-        variable: its number.
-        values: the variable's value index in each row.
-        start: first row of each group; groups are the rows of the message that the bucket sends up.
+        variables: their numbers.
+        values: for each variable its value index in each row.
+        size: number of rows.
+        start: first row of each group, None where every row is one; groups are what later buckets refer to.
         references: for each earlier bucket that was joined, its number and the group that each row refers to.
     """
 
-    variable: int
-    values: Index
-    start: Index
+    variables: tuple[int, ...]
+    values: tuple[Column, ...]
+    size: int
+    start: Index | None
     references: tuple[tuple[int, Index], ...]
 
-    def end(self, group: int) -> int:
-        """The row after the last one of a group."""
-        return int(self.start[group + 1]) if group + 1 < len(self.start) else len(self.values)
-
     @property
-    def functional(self) -> bool:
-        """Whether every group has one row: the rest of the scope determines the variable."""
-        return len(self.start) == len(self.values)
+    def groups(self) -> int:
+        """Number of groups."""
+        return self.size if self.start is None else len(self.start)
 
 
 def smallest(
-    domain: list[int],
-    tables: list[Table],
-    alive: list[npt.NDArray[np.bool_]],
+    domain: Sequence[int],
+    tables: Sequence[Table],
+    alive: Sequence[npt.NDArray[np.bool_]],
     variables: Sequence[int],
     limit: int,
     restarts: int,
@@ -54,49 +62,58 @@ def smallest(
         alive: for each variable, the values that are left.
         variables: those to eliminate.
         limit: most rows of all buckets together.
-        restarts: orders to try; fewer if one is small.
+        restarts: orders to try; fewer if one is small, or if they are large.
 
     Raises:
         TooLargeError: no order stays within `limit`.
     """
+    relations = [relation(one, domain) for one in _merged(tables, domain, alive)]
     best: list[Bucket] | None = None
     best_rows = limit
+    spent = 0
     generator = random.Random(0)  # noqa: S311 - a reproducible search, no secret
     for attempt in range(restarts):
-        noise = 0.0 if attempt == 0 else 0.6
+        elimination = _Elimination(domain, relations, alive, best_rows)
         try:
-            buckets = _Elimination(domain, tables, alive, best_rows).run(variables, noise, generator)
+            buckets = elimination.run(variables, 0.0 if attempt == 0 else 0.6, generator)
         except TooLargeError:
-            continue
-        rows = sum(len(bucket.values) for bucket in buckets)
-        if best is None or rows < best_rows:
-            best, best_rows = buckets, rows
-        if rows < 20_000:  # a better order would save less than it costs to find
+            buckets = None
+        if buckets is not None and (best is None or elimination.total < best_rows):
+            best, best_rows = buckets, elimination.total
+        spent += elimination.work
+        if spent + spent // (attempt + 1) > _WORK or (best is not None and best_rows < _SMALL):
             break
     if best is None:
         raise TooLargeError
-    return best
+    return without_dead(best)
 
 
 class _Elimination:
-    """One run of bucket elimination, greedy by the estimated rows of the next bucket."""
+    """One run of bucket elimination, greedy by the estimated rows of the next join."""
 
-    def __init__(self, domain: list[int], tables: list[Table], alive: list[npt.NDArray[np.bool_]], limit: int) -> None:
+    def __init__(
+        self,
+        domain: Sequence[int],
+        relations: Sequence[Relation],
+        alive: Sequence[npt.NDArray[np.bool_]],
+        limit: int,
+    ) -> None:
         self.domain = domain
         self.limit = limit
         self.size = [int(mask.sum()) for mask in alive]
         self.alive = alive
-        self.factors: dict[int, tuple[Table, int | None]] = {}  # number -> table, bucket that sent it
+        self.factors: dict[int, Relation] = {}
         self.users: dict[int, dict[int, None]] = {variable: {} for variable in range(len(domain))}
         self.buckets: list[Bucket] = []
         self.total = 0
+        self.work = 0
         self._next = 0
-        for one in _merged(tables, domain):
-            self._add(one, None)
+        for one in relations:
+            self._add(one)
 
-    def _add(self, one: Table, sender: int | None) -> None:
-        self.factors[self._next] = (one, sender)
-        for variable in one.scope:
+    def _add(self, one: Relation) -> None:
+        self.factors[self._next] = one
+        for variable in one.columns:
             self.users[variable][self._next] = None
         self._next += 1
 
@@ -105,8 +122,10 @@ class _Elimination:
         cost = {variable: self._estimate(variable) for variable in remaining}
         while remaining:
             variable = min(remaining, key=lambda v: cost[v] * (1 + noise * generator.random()))
-            del remaining[variable]
-            for neighbour in self._eliminate(variable):
+            gone, neighbours = self._eliminate(variable)
+            for one in gone:
+                del remaining[one]
+            for neighbour in neighbours:
                 if neighbour in remaining:
                     cost[neighbour] = self._estimate(neighbour)
         return self.buckets
@@ -115,74 +134,135 @@ class _Elimination:
         """Expected rows of the join of all tables that mention a variable."""
         estimate = 1.0
         seen: set[int] = set()
-        for one, _ in sorted((self.factors[number] for number in self.users[variable]), key=lambda f: -len(f[0].rows)):
+        for one in sorted((self.factors[number] for number in self.users[variable]), key=lambda one: -one.size):
             shared = 1.0
-            for other in one.scope:
+            for other in one.columns:
                 if other in seen:
                     shared *= self.size[other]
-            estimate *= max(len(one.rows) / shared, 1e-9)
-            seen.update(one.scope)
+            estimate *= max(one.size / shared, 1e-9)
+            seen.update(one.columns)
         combinations = 1.0
         for other in seen:
             combinations *= self.size[other]
         return min(max(estimate, 1.0), combinations)
 
-    def _eliminate(self, variable: int) -> set[int]:
+    def _eliminate(self, variable: int) -> tuple[list[int], list[int]]:
+        """Eliminates a variable and all others that only the same tables mention; returns these, and neighbours."""
         numbers = list(self.users[variable])
-        parts = []
-        neighbours: set[int] = set()
-        for number in numbers:
-            one, sender = self.factors.pop(number)
-            for other in one.scope:
-                self.users[other].pop(number)
-            neighbours.update(one.scope)
-            parts.append((one, sender))
-        parts.sort(key=lambda part: len(part[0].rows))
-        neighbours.discard(variable)
-        joined, senders = self._join(variable, parts)
-        self._finish(variable, joined, senders)
-        return neighbours
+        if not numbers:
+            values = np.flatnonzero(self.alive[variable]).astype(np.int32)
+            self._bucket((variable,), (values,), np.zeros(1, dtype=np.intp), ())
+            return [variable], []
+        parts = [self.factors.pop(number) for number in numbers]
+        for number, one in zip(numbers, parts, strict=True):
+            for other in one.columns:
+                del self.users[other][number]
+        joined = self._join(parts)
+        gone = [other for other in joined.columns if not self.users[other]]
+        self._finish(joined, gone)
+        return gone, [other for other in joined.columns if self.users[other]]
 
-    def _join(self, variable: int, parts: list[tuple[Table, int | None]]) -> tuple[Joined, list[int | None]]:
-        if not parts:
-            rows = np.flatnonzero(self.alive[variable]).astype(np.int32)[:, None]
-            return Joined(Table((variable,), rows), ()), []
-        first, sender = parts.pop(0)
-        origin = np.arange(len(first.rows)) if sender is not None else None
-        joined, senders = Joined(first, (origin,)), [sender]
-        while parts:  # next the table that shares most and adds least
-            best = max(
-                range(len(parts)),
-                key=lambda i: (len(set(parts[i][0].scope) & set(joined.table.scope)), -len(parts[i][0].rows)),
-            )
-            one, sender = parts.pop(best)
-            joined = join(joined, one, sender is not None, self.domain, self.limit - self.total)
-            senders.append(sender)
-        return joined, senders
+    def _join(self, parts: Sequence[Relation]) -> Relation:
+        """The join of some relations. What one of them carries stays with its rows if the join has more of them."""
+        joined, origins, work = join(parts, self.domain, self.limit - self.total)
+        self.work += work
+        carried: list[tuple[int, Column]] = []
+        references: list[tuple[int, Index]] = []
+        for part, origin in zip(parts, origins, strict=True):
+            if part.carried and joined.size > max(part.size, _FEW):
+                variables, values = zip(*part.carried, strict=True)
+                self._bucket(variables, values, None, part.references)
+                rows = np.arange(joined.size) if origin is None else origin
+                references.append((len(self.buckets) - 1, rows))
+            elif origin is None:
+                carried += part.carried
+                references += part.references
+            else:
+                carried += [(variable, column.take(origin)) for variable, column in part.carried]
+                references += [(bucket, group.take(origin)) for bucket, group in part.references]
+        return Relation(joined.columns, joined.size, joined.dependencies, tuple(carried), tuple(references))
 
-    def _finish(self, variable: int, joined: Joined, senders: list[int | None]) -> None:
-        scope = tuple(other for other in joined.table.scope if other != variable)
-        columns = [joined.table.scope.index(other) for other in scope]
-        code = codes(joined.table.rows, columns, [self.domain[other] for other in scope])
-        values = joined.table.column(variable)
-        order = np.lexsort((values, code))
-        code = code[order]
-        start = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]])) if len(code) else np.zeros(0, np.intp)
-        self.total += len(code)
+    def _finish(self, joined: Relation, gone: Sequence[int]) -> None:
+        """Takes variables out of a join."""
+        scope = [variable for variable in joined.columns if variable not in gone]
+        dependencies = without(joined.dependencies, gone, scope)
+        carried = (*joined.carried, *((variable, joined.columns[variable]) for variable in gone))
+        columns = {variable: joined.columns[variable] for variable in scope}
+        if scope and closure(scope, joined.dependencies).issuperset(gone):
+            self._add(Relation(columns, joined.size, dependencies, carried, joined.references))
+            return
+        self.work += joined.size
+        order, start = self._grouped(joined, scope)
+        if scope and len(start) == joined.size:
+            self._add(Relation(columns, joined.size, dependencies, carried, joined.references))
+            return
+        variables, values = zip(*carried, strict=True)
+        references = tuple((bucket, group.take(order)) for bucket, group in joined.references)
+        self._bucket(variables, tuple(column.take(order) for column in values), start, references)
+        if scope:
+            first = order.take(start)
+            rest = {variable: column.take(first) for variable, column in columns.items()}
+            sent = ((len(self.buckets) - 1, np.arange(len(start))),)
+            self._add(Relation(rest, len(start), dependencies, (), sent))
+
+    def _grouped(self, joined: Relation, scope: Sequence[int]) -> tuple[Index, Index]:
+        """The order of a join's rows by the values of a scope, and where each group starts in it."""
+        by = key(scope, joined.dependencies, self.domain)
+        if not by:
+            return np.arange(joined.size), np.zeros(min(1, joined.size), dtype=np.intp)
+        code, span = packed([joined.columns[variable] for variable in by], [self.domain[v] for v in by])
+        order = sorting(code, span)
+        return order, starts(code.take(order))
+
+    def _bucket(
+        self,
+        variables: tuple[int, ...],
+        values: tuple[Column, ...],
+        start: Index | None,
+        references: tuple[tuple[int, Index], ...],
+    ) -> None:
+        size = len(values[0])
+        self.total += size
         if self.total > self.limit:
             raise TooLargeError
-        references = tuple(
-            (sender, origin[order].astype(np.intp))
-            for sender, origin in zip(senders, joined.origins, strict=True)
-            if sender is not None and origin is not None
-        )
-        self.buckets.append(Bucket(variable, values[order].astype(np.intp), start, references))
-        if scope:
-            message = Table(scope, joined.table.rows[order][start][:, columns])
-            self._add(message, len(self.buckets) - 1)
+        self.buckets.append(Bucket(variables, values, size, start, references))
 
 
-def without_constants(tables: Sequence[Table], alive: list[npt.NDArray[np.bool_]]) -> list[Table]:
+def without_dead(buckets: Sequence[Bucket]) -> list[Bucket]:
+    """The buckets without the rows that no solution takes."""
+    live: list[npt.NDArray[np.bool_]] = [np.zeros(bucket.groups, dtype=bool) for bucket in buckets]
+    kept: list[npt.NDArray[np.bool_]] = []
+    read = {child for bucket in buckets for child, _ in bucket.references}
+    for position in reversed(range(len(buckets))):
+        bucket = buckets[position]
+        if position not in read:
+            live[position][:] = True
+        rows = live[position]
+        if bucket.start is not None:
+            rows = np.repeat(rows, np.diff(np.append(bucket.start, bucket.size)))
+        for child, group in bucket.references:
+            live[child][group if rows.all() else group[rows]] = True
+        kept.append(rows)
+    kept.reverse()
+    number = [np.cumsum(groups) - 1 for groups in live]
+    return [_kept(bucket, kept[i], live[i], number) for i, bucket in enumerate(buckets)]
+
+
+def _kept(
+    bucket: Bucket, rows: npt.NDArray[np.bool_], groups: npt.NDArray[np.bool_], number: Sequence[Index]
+) -> Bucket:
+    """A bucket's rows under a mask, with the groups of others by their new numbers."""
+    chosen = np.flatnonzero(rows)
+    values = bucket.values if len(chosen) == bucket.size else tuple(column.take(chosen) for column in bucket.values)
+    references = tuple((child, number[child].take(group.take(chosen))) for child, group in bucket.references)
+    start = bucket.start
+    if start is not None and len(chosen) < bucket.size:
+        sizes = np.diff(np.append(start, bucket.size))[groups]
+        start = np.cumsum(sizes) - sizes
+    return Bucket(bucket.variables, values, len(chosen), start, references)
+
+
+def without_constants(tables: Sequence[Table], alive: Sequence[npt.NDArray[np.bool_]]) -> list[Table]:
     """The tables without the variables that have one value left."""
     kept = []
     for one in tables:
@@ -191,8 +271,8 @@ def without_constants(tables: Sequence[Table], alive: list[npt.NDArray[np.bool_]
     return kept
 
 
-def _merged(tables: Sequence[Table], domain: list[int]) -> list[Table]:
-    """Tables of equal scope intersected; tables over no variable are true and drop out."""
+def _merged(tables: Sequence[Table], domain: Sequence[int], alive: Sequence[npt.NDArray[np.bool_]]) -> list[Table]:
+    """Tables of equal scope intersected; those that only say which values of a variable are alive drop out."""
     merged: dict[tuple[int, ...], Table] = {}
     for one in tables:
         order = sorted(range(len(one.scope)), key=lambda i: one.scope[i])
@@ -203,4 +283,4 @@ def _merged(tables: Sequence[Table], domain: list[int]) -> list[Table]:
             columns = range(len(scope))
             rows = rows[np.isin(codes(rows, columns, sizes), codes(merged[scope].rows, columns, sizes))]
         merged[scope] = Table(scope, rows)
-    return [one for scope, one in merged.items() if scope]
+    return [one for scope, one in merged.items() if len(scope) != 1 or len(one.rows) < alive[scope[0]].sum()]

@@ -7,45 +7,24 @@ are not known here. Any other constraint, such as a rule of the user's own, is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import product
+from functools import cached_property
 from typing import TypeAlias
 
 import clingo
 import numpy as np
 
 from heron_asp.errors import InternalError
+from heron_asp.space.observed import GroundProgram, simplified
 from heron_asp.space.restriction import AtMost, Body, Definitions, Forbidden, Nogoods, Place, Restriction, Weight
-from heron_asp.space.table import Table, table
+from heron_asp.space.table import Rows, Table, table
 from heron_asp.terms import Value, from_symbol, text
 
 VALUED = {"value": 2, "chain": 3, "outcome": 2}  # predicates, with arity, whose last argument is the value of the rest
 MOST_SUMS = 2**22  # partial sums of a table, at most
 
 Family: TypeAlias = tuple[Value, ...]  # a predicate with all arguments but the last, e.g. ("value", tile(c, m, task))
-
-
-class GroundProgram(clingo.Observer):
-    """A clingo observer that keeps the ground rules. Replaces the solver, whose sums have 32 bits."""
-
-    def __init__(self) -> None:
-        self.rules: list[tuple[tuple[int, ...], Body]] = []
-        self.choices: list[tuple[int, ...]] = []
-        self.sums: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
-
-    def rule(self, choice: bool, head: Sequence[int], body: Sequence[int]) -> None:
-        """A normal rule, a choice or a constraint."""
-        if choice:
-            self.choices.append(tuple(head))
-        else:
-            self.rules.append((tuple(head), tuple(body)))
-
-    def weight_rule(self, choice: bool, head: Sequence[int], lower_bound: int, body: Sequence[tuple[int, int]]) -> None:
-        """`head` holds where the weights of true atoms reach the bound."""
-        if choice or len(head) != 1:
-            raise InternalError("a weight constraint with a choice or without a head")
-        self.sums[head[0]] = (lower_bound, tuple(body))
 
 
 @dataclass
@@ -73,21 +52,16 @@ class TableProgram:
         return len(self.families) - 1
 
 
-def read(control: clingo.Control, program: GroundProgram) -> TableProgram:
-    """Turns a ground program into tables.
+def ground(control: clingo.Control) -> TableProgram:
+    """Grounds a control that holds `csp.lp` and a sketch, and reads the result.
 
     Raises:
         InternalError: a ground rule has none of the five shapes.
     """
-    return _Reader(control, program).run()
-
-
-def ground(control: clingo.Control) -> TableProgram:
-    """Grounds a control that holds `csp.lp` and a sketch, and reads the result."""
     program = GroundProgram()
     control.register_observer(program, replace=True)
     control.ground([("base", [])])
-    return read(control, program)
+    return _Reader(control, program).run()
 
 
 def _by_value(pair: tuple[Value, int]) -> tuple[int, str]:
@@ -95,70 +69,79 @@ def _by_value(pair: tuple[Value, int]) -> tuple[int, str]:
     return (value, "") if isinstance(value, int) else (-1, text(value))
 
 
+def _members(control: clingo.Control) -> dict[Family, list[tuple[Value, int]]]:
+    """The values of every variable with their atoms.
+
+    Atoms are read by their text, which is one call of clingo's: all arguments but the last only once a family, and the
+    last one where it is no number.
+    """
+    members: dict[str, list[tuple[Value, int]]] = {}
+    families: dict[str, Family] = {}
+    for name, arity in VALUED.items():
+        for atom in control.symbolic_atoms.by_signature(name, arity):
+            symbol = atom.symbol
+            written = str(symbol)
+            front, _, last = written[:-1].rpartition(",")
+            value: Value
+            if last.removeprefix("-").isdecimal():
+                value = int(last)
+            else:  # its text may have commas
+                value = from_symbol(symbol.arguments[-1])
+                front = written.removesuffix(f",{symbol.arguments[-1]})")
+            if front not in families:
+                families[front] = (name, *map(from_symbol, symbol.arguments[:-1]))
+            members.setdefault(front, []).append((value, atom.literal))
+    return {families[front]: pairs for front, pairs in members.items()}
+
+
 class _Reader:
     def __init__(self, control: clingo.Control, program: GroundProgram) -> None:
+        self.control = control
         self.program = program
         self.out = TableProgram()
-        self.number: dict[Family, int] = {}
         self.nogoods: dict[tuple[str, tuple[int, ...]], list[tuple[int, ...]]] = {}
         self.general: dict[tuple[str, tuple[int, ...]], list[Body]] = {}
         self.place: dict[int, Place] = {}
-        self.names = {atom.literal: str(atom.symbol) for atom in control.symbolic_atoms}
-        self.facts = {head[0] for head, body in program.rules if len(head) == 1 and not body}
-        members: dict[Family, list[tuple[Value, int]]] = {}
-        known: dict[clingo.Symbol, Value] = {}
-        for name, arity in VALUED.items():
-            for atom in control.symbolic_atoms.by_signature(name, arity):
-                arguments = atom.symbol.arguments
-                *rest, value = (known.get(one) or known.setdefault(one, from_symbol(one)) for one in arguments)
-                members.setdefault((name, *rest), []).append((value, atom.literal))
+        members = _members(control)
         for family in sorted(members, key=text):
             pairs = sorted(members[family], key=_by_value)
-            number = self.number[family] = self.out.add(family, [value for value, _ in pairs])
+            number = self.out.add(family, [value for value, _ in pairs])
             self.place.update({literal: (number, index) for index, (_, literal) in enumerate(pairs)})
+        self.violated = {
+            atom.literal: str(from_symbol(atom.symbol.arguments[0]))
+            for atom in control.symbolic_atoms.by_signature("violated", 1)
+        }
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Atoms, for messages."""
+        return {atom.literal: str(atom.symbol) for atom in self.control.symbolic_atoms}
 
     def run(self) -> TableProgram:
+        places = np.full((max(self.place, default=0) + 1, 2), -1, dtype=np.int32)
+        places[list(self.place)] = list(self.place.values())
+        rules = simplified(self.program, places)
+        wrong = rules.unread()
+        if wrong is not None:
+            raise self._unread(f"{self._show((int(rules.heads[wrong]),))} :- {self._show(rules.body(wrong))}")
         aliases: dict[int, list[Body]] = {}  # atoms without a value: what makes them true
-        functional: dict[int, dict[tuple[int, ...], list[tuple[int, ...]]]] = {}
         constraints: list[Body] = []
-        for head, body in self.program.rules:
-            kept = self._without_facts(body)
-            if kept is None or (head and head[0] in self.facts and head[0] not in self.place):
-                continue
-            if not head:
-                constraints.append(kept)
-            elif head[0] in self.place:
-                self._functional(head[0], kept, functional)
+        for head, body in rules.others():
+            if head:
+                aliases.setdefault(head, []).append(body)
             else:
-                aliases.setdefault(head[0], []).append(kept)
-        self.definitions = Definitions(self.place, aliases, self.program.sums, self.names)
+                constraints.append(body)
+        names = self.names if self.violated else {}  # only rules of the user's own can be told that they are wrong
+        self.definitions = Definitions(self.place, aliases, self.program.sums, names)
         exactly_one = self._exactly_one(aliases)
         for body in constraints:
             self._constraint(body, aliases, exactly_one)
         self._restrict()
-        for variable, scopes in functional.items():
+        for variable, scopes in rules.functional([len(values) for values in self.out.values]).items():
             self._definition(variable, scopes)
         return self.out
 
     # -- rules -----------------------------------------------------------------------------------------------------
-
-    def _without_facts(self, body: Body) -> Body | None:
-        """The body without what is true anyway; None if something in it is false."""
-        if any(-literal in self.facts for literal in body):
-            return None
-        return tuple(literal for literal in body if literal not in self.facts or literal in self.place)
-
-    def _functional(
-        self, head: int, body: Body, functional: dict[int, dict[tuple[int, ...], list[tuple[int, ...]]]]
-    ) -> None:
-        variable, index = self.place[head]
-        if len(body) > 2 or any(literal not in self.place for literal in body):
-            raise self._unread(f"{self._show((head,))} :- {self._show(body)}")
-        places = sorted({self.place[literal] for literal in body})
-        scope = tuple(place[0] for place in places)
-        ways = functional.setdefault(variable, {})
-        if len(set(scope)) == len(scope):  # a body that asks one variable for two values never holds
-            ways.setdefault(scope, []).append((*(place[1] for place in places), index))
 
     def _exactly_one(self, aliases: dict[int, list[Body]]) -> set[int]:
         """Atoms that say 'exactly one of a choice': at least one and not two, of the values of one variable."""
@@ -196,10 +179,9 @@ class _Reader:
             indices = {self.place[one[0]][1] for one in aliases[-body[0]]}
             if len(indices) < len(self.out.values[variable]):  # all values: that is what a variable is
                 self.out.tables.append(table((variable,), [[index] for index in indices]))
-        elif len(body) == 1 and self.names.get(body[0], "").startswith("violated("):
-            name = self.names[body[0]].removeprefix("violated(").removesuffix(")").strip('"')
+        elif len(body) == 1 and body[0] in self.violated:
             for one in aliases.get(body[0], ()):
-                self._forbid(one, name)
+                self._forbid(one, self.violated[body[0]])
         else:
             self._forbid(body, "")
 
@@ -310,9 +292,9 @@ class _Reader:
 
     # -- definitions -----------------------------------------------------------------------------------------------
 
-    def _definition(self, variable: int, scopes: dict[tuple[int, ...], list[tuple[int, ...]]]) -> None:
+    def _definition(self, variable: int, scopes: dict[tuple[int, ...], Rows]) -> None:
         """A variable that follows from others: one table, or a selection among several; with none it has no value."""
-        scopes = scopes or {(): []}
+        scopes = scopes or {(): np.zeros((0, 1), dtype=np.int32)}
         if len(scopes) == 1:
             ((scope, rows),) = scopes.items()
             self.out.tables.append(table((*scope, variable), rows))
@@ -328,17 +310,15 @@ class _Reader:
         absent = len(self.out.values[variable])
         self.out.tables.append(table((merged, variable), [[index, index] for index in range(absent)]))
 
-    def _gate(self, variable: int, selector: int, scope: tuple[int, ...], rows: list[tuple[int, ...]]) -> int:
+    def _gate(self, variable: int, selector: int, scope: tuple[int, ...], rows: Rows) -> int:
         """A variable that has the value of one way, or is absent where the selector takes another way."""
         absent = len(self.out.values[variable])
         gate = self.out.add(("gate", self.out.families[variable], *map(str, scope)), range(absent + 1))
-        taken = {row[scope.index(selector)] for row in rows}
-        others = [
-            (*choice, absent)
-            for choice in product(*(range(len(self.out.values[other])) for other in scope))
-            if choice[scope.index(selector)] not in taken
-        ]
-        self.out.tables.append(table((*scope, gate), [*rows, *others]))
+        column = scope.index(selector)
+        others = np.indices([len(self.out.values[other]) for other in scope]).reshape(len(scope), -1).T
+        others = others[~np.isin(others[:, column], rows[:, column])]
+        without = np.concatenate([others, np.full((len(others), 1), absent)], axis=1)
+        self.out.tables.append(table((*scope, gate), np.concatenate([rows, without.astype(np.int32)])))
         return gate
 
     def _merge(self, variable: int, left: int, right: int) -> int:

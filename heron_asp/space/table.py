@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.int32]
 Index = npt.NDArray[np.intp]
+Codes = npt.NDArray[np.int64]
+_FEW = 2_000  # numbers that an ordinary sort sorts faster
 
 
 @dataclass(frozen=True)
@@ -41,71 +44,82 @@ def table(scope: Sequence[int], rows: Sequence[Sequence[int]] | Rows) -> Table:
         first = {variable: scope.index(variable) for variable in distinct}
         agree = np.all([array[:, i] == array[:, first[v]] for i, v in enumerate(scope)], axis=0)
         array = array[agree][:, [first[variable] for variable in distinct]]
-    return Table(tuple(distinct), np.unique(array, axis=0))
+    return Table(tuple(distinct), _unique(array))
 
 
-def codes(rows: Rows | Index, columns: Sequence[int], sizes: Sequence[int]) -> npt.NDArray[np.int64]:
-    """One number for each row's values in some columns: equal numbers are equal values, in lexicographic order."""
-    code = np.zeros(len(rows), dtype=np.int64)
-    span = 1
-    for column, size in zip(columns, sizes, strict=True):
-        if span * size > 2**62:  # keep within int64: number the combinations that occur
-            occurring, code = np.unique(code, return_inverse=True)
-            span = len(occurring)
-        code = code * size + rows[:, column]
+def _unique(rows: Rows) -> Rows:
+    """The distinct rows in lexicographic order."""
+    if len(rows) < 2:
+        return rows
+    code, span = packed(list(rows.T), (rows.max(axis=0, initial=0) + 1).tolist())
+    order = sorting(code, span)
+    found: Rows = rows[order[starts(code[order])]]
+    return found
+
+
+def packed(columns: Sequence[npt.NDArray[np.integer[Any]]], sizes: Sequence[int]) -> tuple[Codes, int]:
+    """One number for each row's values in some columns: equal numbers are equal values, in lexicographic order.
+
+    Args:
+        columns: value indices, at least one column.
+        sizes: number of values of each column.
+
+    Returns:
+        The numbers, and a bound that all of them are below.
+    """
+    code, span = columns[0].astype(np.int64), sizes[0]
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        if span * size > 2**62:  # keep within int64
+            code, span = numbered(code, span)
+        code = code * size + column
         span *= size
-    return code
+    return code, span
 
 
-@dataclass(frozen=True)
-class Joined:
-    """A table whose rows remember which rows of its sources they came from (None: not asked for)."""
+def codes(rows: Rows | Index, columns: Sequence[int], sizes: Sequence[int]) -> Codes:
+    """One number for each row's values in some columns, as `packed` makes them."""
+    if not len(columns):
+        return np.zeros(len(rows), dtype=np.int64)
+    return packed([rows[:, column] for column in columns], sizes)[0]
 
-    table: Table
-    origins: tuple[Index | None, ...]
+
+def numbered(code: Codes, span: int) -> tuple[Codes, int]:
+    """Numbers the numbers that occur, in their order, and says how many there are."""
+    order = sorting(code, span)
+    first = starts(code[order])
+    place = np.zeros(len(code), dtype=np.int64)
+    place[first[1:]] = 1
+    result = np.empty_like(code)
+    result[order] = np.cumsum(place)
+    return result, max(1, len(first))
+
+
+def sorting(code: Codes, span: int) -> Index:
+    """The stable order of numbers below `span`.
+
+    Numpy sorts 16-bit numbers by counting: 10 to 20 times faster than larger ones. More digits are sorted one after
+    the other, the last ones first.
+    """
+    if len(code) < _FEW:
+        return np.argsort(code, kind="stable")
+    order = np.argsort((code & 0xFFFF).astype(np.uint16), kind="stable")
+    shift = 16
+    while (span - 1) >> shift:
+        digits = ((code >> shift) & 0xFFFF).astype(np.uint16)
+        order = order[np.argsort(digits[order], kind="stable")]
+        shift += 16
+    return order
+
+
+def starts(code: Codes) -> Index:
+    """Where each run of equal numbers starts."""
+    if not len(code):
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
 
 
 class TooLargeError(Exception):
     """A join would exceed its limit of rows."""
-
-
-def join(left: Joined, right: Table, remember: bool, domain: Sequence[int], limit: int) -> Joined:
-    """The natural join of a table with another.
-
-    Args:
-        left: what was joined so far.
-        right: the table to join.
-        remember: keep the row numbers of `right` as a further origin.
-        domain: number of values of every variable.
-        limit: most rows.
-
-    Raises:
-        TooLargeError: the join has more rows than `limit`.
-    """
-    common = [variable for variable in right.scope if variable in left.table.scope]
-    extra = [i for i, variable in enumerate(right.scope) if variable not in left.table.scope]
-    shared = np.concatenate(
-        [
-            left.table.rows[:, [left.table.scope.index(variable) for variable in common]],
-            right.rows[:, [right.scope.index(variable) for variable in common]],
-        ]
-    )
-    code = codes(shared, range(len(common)), [domain[variable] for variable in common])
-    left_key, right_key = code[: len(left.table.rows)], code[len(left.table.rows) :]
-    order = np.argsort(right_key, kind="stable")
-    sorted_key = right_key[order]
-    start = np.searchsorted(sorted_key, left_key, "left")
-    count = np.searchsorted(sorted_key, left_key, "right") - start
-    total = int(count.sum())
-    if total > limit:
-        raise TooLargeError
-    left_row = np.repeat(np.arange(len(left_key)), count)
-    offset = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
-    right_row = order[np.repeat(start, count) + offset]
-    rows = np.concatenate([left.table.rows[left_row], right.rows[right_row][:, extra]], axis=1)
-    scope = left.table.scope + tuple(right.scope[i] for i in extra)
-    origins = tuple(None if origin is None else origin[left_row] for origin in left.origins)
-    return Joined(Table(scope, rows), (*origins, right_row if remember else None))
 
 
 def arc_consistent(tables: Sequence[Table], domain: Sequence[int]) -> tuple[list[Table], list[npt.NDArray[np.bool_]]]:
