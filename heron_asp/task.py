@@ -138,7 +138,7 @@ class Task:
         from importlib.metadata import version
 
         said = {
-            "operator": self.operator.label,
+            "operator": self.operator.label + self.operator.kind.digest,
             "target": self.target.digest,
             "threads": self.threads,
             "rules": self.rules_digest,

@@ -150,7 +150,7 @@ def header(task: Task, options: TuneOptions) -> dict[str, Any]:
     return {
         "format": 1,
         "key": task.key,
-        "operator": task.operator.name,
+        "operator": task.operator.source,
         "shape": dict(task.operator.shape),
         "dtype": task.operator.dtype,
         "layout": task.operator.layout,

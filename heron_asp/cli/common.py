@@ -32,7 +32,7 @@ OperatorName = Annotated[
     str,
     typer.Argument(
         help="Operator: gemm, batch_matmul, gemv, conv1d, conv2d, conv3d, conv2d_dilated, depthwise_conv2d, "
-        "conv2d_transposed, scan, mean or variance.",
+        "conv2d_transposed, scan, mean or variance; or one of your own: FILE.py:NAME.",
         show_default=False,
     ),
 ]
@@ -132,8 +132,8 @@ def _described_by(looks: bool) -> dict[str, inspect.Parameter]:
 def _task(
     *,
     operator: OperatorName,
-    shape: Shape,
     target: TargetName,
+    shape: Shape = "",
     dtype: DType = None,
     layout: Layout = None,
     epilogue: Epilogue = "",

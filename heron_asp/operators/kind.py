@@ -106,6 +106,9 @@ class OperatorKind:
         strided: calls may take leading dimensions; other kinds take compact tensors only.
         subscripts: the whole operator as an einsum, where it is one; empty otherwise.
         accumulators: types that the result may have; empty: any that can accumulate.
+        function: the operator as a TIR PrimFunc, where it is not made by `build`.
+        source: `FILE.py:NAME` of an operator of the user's own; empty otherwise.
+        digest: a hash of that file.
         packed_by: shape keys that decide how a constant tensor is packed, by its name, where its extents do not say it.
     """
 
@@ -130,6 +133,9 @@ class OperatorKind:
     strided: bool = False
     subscripts: str = ""
     accumulators: Names = ()
+    function: Any = None
+    source: str = ""
+    digest: str = ""
     packed_by: Mapping[str, Names] = field(default_factory=dict)
 
     @property

@@ -45,6 +45,11 @@ class Operator:
         return self.kind.name
 
     @property
+    def source(self) -> str:
+        """The name by which `operator` makes it again."""
+        return self.kind.source or self.kind.name
+
+    @property
     def constant(self) -> frozenset[str]:
         """Names of the tensors that are known ahead of the call."""
         return self.kind.constant
@@ -161,6 +166,8 @@ class Operator:
 
     def prim_func(self) -> Any:
         """The operator as a TIR PrimFunc over plain row-major tensors of `TensorSpec.kernel_shape`."""
+        if self.kind.function is not None:
+            return self.kind.function
         from tvm import te
 
         from heron_asp.operators.expressions import finished
@@ -249,7 +256,7 @@ def parse_shape(text: str) -> dict[str, int]:
         HeronError: a part is not `key=number`, or a key comes twice.
     """
     shape: dict[str, int] = {}
-    for part in text.split(","):
+    for part in text.split(",") if text.strip() else ():
         key, separator, value = part.strip().partition("=")
         if not separator or not key or not value.strip().isdigit():
             raise HeronError(f"-s {text}: '{part.strip()}' is not key=extent with an extent in digits")
@@ -265,7 +272,7 @@ def operator(
     """Makes an operator instance.
 
     Args:
-        name: an operator family, e.g. `gemm`.
+        name: an operator family, e.g. `gemm`, or `FILE.py:NAME` for one of the user's own.
         shape: a value for each shape key of the family; optional ones may be left out.
         dtype: activation, weight and accumulator types; by default those of the family, mostly `u8s8s32`.
         layout: how the tensors lie in memory, e.g. `channels-first`; by default the family's first layout.
@@ -275,11 +282,8 @@ def operator(
         HeronError: unknown operator, key, dtype, layout or epilogue, a missing key, a shape that makes no sense, a
             tensor of more than 2**31 - 1 elements, or sums of integers that may exceed 2**53.
     """
-    from heron_asp.operators import KINDS
-
-    if name not in KINDS:
-        raise HeronError(f"unknown operator '{name}'", suggestion(name, KINDS))
-    kind = KINDS[name]
+    kind = _kind(name)
+    name = kind.name
     if layout is not None and layout not in kind.layouts:
         raise HeronError(f"{name} has no layout '{layout}'", suggestion(layout, kind.layouts))
     steps = parse_epilogue(epilogue)
@@ -292,6 +296,17 @@ def operator(
             raise HeronError(f"{name}: tensor {tensor.name} of {size} elements is larger than {LARGEST_TENSOR}")
     _check_types(made)
     return made
+
+
+def _kind(name: str) -> OperatorKind:
+    from heron_asp.operators import KINDS
+    from heron_asp.operators.custom import load_kind
+
+    if ":" in name or name.endswith(".py"):
+        return load_kind(name)
+    if name not in KINDS:
+        raise HeronError(f"unknown operator '{name}'", f"{suggestion(name, KINDS)}; one of your own: FILE.py:NAME")
+    return KINDS[name]
 
 
 def _shape(kind: OperatorKind, shape: Mapping[str, int]) -> dict[str, int]:
