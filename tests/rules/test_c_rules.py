@@ -128,3 +128,15 @@ def test_c6_parallel_tasks_keep_the_threads_busy(atoms):
     facts = "block(c).  step(31, fuse(c, task)).  threads(8).  pays(busy, 80)."
     found = atoms(facts, "dlboost/c6_dlboost")
     assert "constraint(c6,busy(c),balanced(fused(c,task),8,80))" in found
+
+
+def test_c6_does_not_ask_for_busy_threads_where_axes_without_reuse_leave_them_idle(atoms):
+    facts = """
+    block(c).  step(31, fuse(c, task)).  threads(2).  pays(busy, 80).  tile(c, (i; j), task).
+    unit(c, (i; j), 1).  candidate(extent(c, i), {}).  candidate(extent(c, j), {}).
+    """
+    for first, second, asked in ((1, 1, True), (1, 3, False), (3, 3, True), (2, 1, True), (2**24, 2**24, True)):
+        found = atoms(facts.format(first, second), "dlboost/c6_dlboost")
+        assert bool(of(found, "constraint") & {"constraint(c6,busy(c),balanced(fused(c,task),2,80))"}) == asked
+    found = atoms(facts.format(1, 3) + "tile(c, j, register).", "dlboost/c6_dlboost")  # it may be a single task
+    assert "constraint(c6,busy(c),balanced(fused(c,task),2,80))" in found
