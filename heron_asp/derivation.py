@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import clingo
@@ -84,7 +84,7 @@ def derive(
     bounds = limits or SpaceLimits()
     if not extra_rules:
         bounds = SpaceLimits(bounds.memory, None)
-    sketches = bounds.call("deriving the sketches", lambda: sorted(_sketches(facts, files), key=_rank))
+    sketches = bounds.call("deriving the sketches", lambda: sorted(_told_apart(_sketches(facts, files)), key=_rank))
     if not sketches:
         raise InternalError("the rules have no answer set: an S-rule failed where it should decline")
     misfits: dict[Value, list[tuple[str, Value]]] = {}
@@ -100,6 +100,19 @@ def derive(
 
 def _rank(sketch: Sketch) -> tuple[bool, bool, str]:
     return (sketch.aside is not None, not sketch.tensorized, sketch.name)
+
+
+def _told_apart(sketches: Sequence[Sketch]) -> list[Sketch]:
+    """The sketches, each with a name of its own: those of one name differ in the axes that play the roles."""
+    named: dict[str, list[Sketch]] = {}
+    for sketch in sketches:
+        named.setdefault(sketch.name, []).append(sketch)
+    found: list[Sketch] = []
+    for alike in named.values():
+        maps = [set(sketch.of("maps")) for sketch in alike]
+        several = set[tuple[Value, ...]]().union(*maps) - set[tuple[Value, ...]].intersection(*maps)
+        found += [replace(sketch, mapped=frozenset(role for _, role, _ in several)) for sketch in alike]
+    return found
 
 
 def _sketches(facts: Sequence[Term], files: Sequence[Path]) -> list[Sketch]:

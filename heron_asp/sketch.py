@@ -119,9 +119,11 @@ class Sketch:
 
     Attributes:
         atoms: arguments of every atom, by predicate.
+        mapped: roles of the intrinsic whose axes tell the sketch from others of the operator.
     """
 
     atoms: Mapping[str, tuple[tuple[Value, ...], ...]]
+    mapped: frozenset[Value] = frozenset()
 
     def of(self, predicate: str) -> tuple[tuple[Value, ...], ...]:
         """Arguments of all atoms of a predicate, sorted as clingo sorts them."""
@@ -139,19 +141,14 @@ class Sketch:
 
     @property
     def name(self) -> str:
-        """The choices that make the sketch, e.g. `dot sliced`; which axis plays a role, where several might."""
+        """The choices that make the sketch, e.g. `dot sliced`; where axes could play a role in turn, also `r=ci`."""
         parts = [*self.intrinsics, *(["plain vector code"] if not self.tensorized else [])]
         for _, way in self.of("chosen"):
             if isinstance(way, tuple) and way[1] != "straight":
                 parts.append(text(way[1]))
         parts += [text(variant) for _, variant in self.of("variant")]
-        parts += [f"{text(role)}={text(axis)}" for block, role, axis in self.of("maps") if self._choice(block, role)]
+        parts += [f"{text(role)}={text(axis)}" for _, role, axis in self.of("maps") if role in self.mapped]
         return " ".join(parts)
-
-    def _choice(self, block: Value, role: Value) -> bool:
-        """Whether several axes might play a role."""
-        ways = {(one, way) for one, way in self.of("chosen") if one == block}
-        return sum((one, way) in ways and played == role for one, way, played, _ in self.of("plays")) > 1
 
     @property
     def aside(self) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import product as combinations
 from typing import TypeAlias
 
 import clingo
@@ -23,17 +24,25 @@ from heron_asp.errors import HeronError, InternalError
 from heron_asp.lint.constraints import is_constraint
 from heron_asp.lint.files import CORE, CSP, Files, RuleFile, shown
 from heron_asp.lint.finding import Code, Finding
-from heron_asp.operators import KINDS, operator
+from heron_asp.operators import KINDS, OperatorKind, operator
 from heron_asp.resources import targets_folder
 from heron_asp.rulefile import DERIVATION, SPACE, Statement, atoms
 from heron_asp.target import Target, load_target, target_names
 from heron_asp.terms import Term, add_facts, fact
 
 EXTENTS = (48, 21, 1, 8192)  # fits an instruction, has to be padded, is less than an instruction takes, is large
+IMAGES = {"n": 2, "d": 5, "h": 7, "w": 8}  # what windows slide over
+WINDOWS: tuple[Mapping[str, int], ...] = (  # each with an extent of its number, and the one after it
+    {"kd": 3, "kh": 2, "kw": 2, "padding": 1, "dilation": 2, "groups": 3},
+    {"kd": 2, "kh": 3, "kw": 4, "padding": 2, "stride": 2, "output_padding": 1},
+    {"kd": 3, "kh": 3, "kw": 3, "padding": 1},
+    {"kd": 1, "kh": 1, "kw": 1},
+)
 DTYPES = ("u8s8s32", "bf16bf16f32", "f32f32f32")
 THREADS = (1, 2)
-MOST_CASES = (
-    48  # of a constraint problem, which takes some 20 times longer than a derivation; all that fires does after 8
+MOST_DERIVATIONS = 600  # all that fires does after 20
+MOST_PROBLEMS = (
+    48  # constraint problems, which take some 20 times longer than a derivation; all that fires does after 8
 )
 _FIRED = "__fired"
 _LEFT_OUT = (ast.ASTType.ShowSignature, ast.ASTType.ShowTerm, ast.ASTType.Minimize)
@@ -128,7 +137,7 @@ def _fire_derivation(files: Files, family: str, waiting: dict[Place, _Watched]) 
     """Takes away the rules that fire in the derivation of some case of a family."""
     around = [*(one for one in files.shipped if one.folder in (CORE, family)), *files.own]
     text = _text(statement for file in around for statement in file.of(DERIVATION))
-    for number, case in enumerate(_cases(family)):
+    for number, case in enumerate(_cases(family)[:MOST_DERIVATIONS]):
         part = _watched(waiting, DERIVATION, (CORE, family, None))
         if not part or (number and not _may_not_wait(part)):
             return
@@ -142,7 +151,7 @@ def _fire_space(files: Files, family: str, waiting: dict[Place, _Watched]) -> No
     text = _text([*stage, *own])
     taken = {predicate for one in stage for predicate in atoms(one.node)}
     used = {predicate for one in own for predicate in atoms(one.node)} - taken
-    for number, case in enumerate(_cases(family)[:MOST_CASES]):
+    for number, case in enumerate(_cases(family)[:MOST_PROBLEMS]):
         part = _watched(waiting, SPACE, (CSP, None))
         if not part or (number and not _may_not_wait(part)):
             return
@@ -198,11 +207,23 @@ def _targets(family: str) -> tuple[Target, ...]:
 def _blocks() -> tuple[BlockFacts, ...]:
     found = []
     for kind in KINDS.values():
-        for extent in EXTENTS:
-            for dtype in DTYPES:
-                with suppress(HeronError):  # an operator may refuse a type, or tensors of that size
-                    found.append(analyse(operator(kind.name, dict.fromkeys(kind.keys, extent), dtype)))
+        for shape, dtype, layout in combinations(_shapes(kind), DTYPES, kind.layouts):
+            with suppress(HeronError):  # an operator may refuse a type, or tensors of that size
+                found.append(analyse(operator(kind.name, shape, dtype, layout)))
     return tuple(found)
+
+
+def _shapes(kind: OperatorKind) -> Iterator[dict[str, int]]:
+    """Shapes of all extents; of what windows slide over, those of channels, and with each some windows."""
+    slides = any(key in kind.keys for window in WINDOWS for key in window)
+    for number, extent in enumerate(
+        EXTENTS[: 3 if slides else None]
+    ):  # solving a large window exceeds clasp's integers
+        for window in (WINDOWS[number - 1], WINDOWS[number]) if slides else ({},):
+            given = {**IMAGES, **window} if slides else {}
+            yield {key: given.get(key, extent) for key in kind.keys} | {
+                k: given[k] for k in kind.defaults if k in given
+            }
 
 
 def _cases(family: str) -> list[_Case]:
