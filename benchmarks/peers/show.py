@@ -19,7 +19,7 @@ _LONGEST = 240  # characters of an error
 _MOST = 99.0  # a ratio that is not worth its digits
 _CAPTION = (
     "Ratios above 1: ours is faster than oneDNN. * called from Python; convolutions of onnxruntime write u8, a quarter "
-    f"of the bytes.\n~ others used the machine, fewer than {FEW} rounds were quiet: the ratio is that of the best rounds."
+    f"of the bytes.\n~ others used the machine: fewer than {FEW} rounds were quiet, the ratio is of the best ones."
 )
 
 
