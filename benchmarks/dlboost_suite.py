@@ -10,13 +10,14 @@ Every case is tuned (64 trials; 200 where it stayed slower than oneDNN; 32 for l
 exported into one library, and each case is compared in a process of its own. Ours and oneDNN are called from C on the
 same data, weights packed ahead on both sides (batch_matmul multiplies two activations: packed by neither), activations
 and results as the user has them: rows one after the other, channels last. Outputs are checked against NumPy first and
-once more after the timing. Sides are timed in turn: a round is the best of some blocks of 4 ms, a ratio the median over
-the rounds; above 1 ours is faster, within 2 % is a tie. Where oneDNN has two primitives for a product, its faster one
-counts; its reference implementations are shown and do not count. onnxruntime and NumPy are called from Python, which
-costs microseconds. A case that cannot be run is a row with its error.
+once more after the timing. Sides are timed in turn: a round is the best of some blocks of 4 ms for each, a ratio the
+median over the rounds in which others left the machine alone; above 1 ours is faster, within 2 % is a tie. Where oneDNN
+has two primitives for a product, its faster one counts; its reference implementations are shown and do not count.
+onnxruntime and NumPy are called from Python, which costs microseconds. A case that cannot be run is a row with its
+error.
 
 `of peak` leaves out the products with padding, which some programs skip; GOP/s count them, as is usual. `of bound` is
-the share of the roofline: arithmetic at the peak, every byte once from the nearest level of memory with room, a call.
+the share of the roofline: arithmetic at the peak, operands once from the nearest level of memory with room, a call.
 
 Runs are kept in --out and continued: what the budget did not reach is tuned by the same command again. Networks are
 listed for f16 and a batch of 16; here they run for one input in u8 x s8 -> s32. A scan is a product with a triangular
@@ -99,10 +100,9 @@ class Suite:
         self.libraries.export(self.tuner.runs, self.out / "lib")
         self.callers = {}
         for library in {one.name: one for one in self.libraries.found.values()}.values():
-            made = {(one.kind.name, one.dtype): one for one in self._operators_in(library)}
-            interfaces = [Interface(one.kind, one.dtype) for one in made.values()]
+            functions = {one.function: one for one in map(Interface.of, self._operators_in(library))}
             folder = self.bench.folder
-            self.callers[library.name] = build_callers(library.folder, library.name, interfaces, folder)
+            self.callers[library.name] = build_callers(library.folder, library.name, functions.values(), folder)
 
     def _operators_in(self, library: Exported) -> list[Operator]:
         labels = {label for (label, _), one in self.libraries.found.items() if one is library}
@@ -153,13 +153,10 @@ class Suite:
         return self.tuner.errors.get(key) or self.libraries.errors.get(key) or "it was not tuned"
 
     def _ours(self, workload: Workload, key: tuple[str, int], library: Exported) -> Open:
-        label, threads = key
-        kernels = library.manifest.kernels
-        made = next(one for one in self.operators.values() if one.label == label)
-        kernel = next(one for one in kernels if one.operator == made.name and one.shape == dict(made.shape))
+        kernel = next(one for one in library.manifest.kernels if one.key == self.tuner.keys[key])
         said = f"{kernel.sketch} ({', '.join(kernel.intrinsics) or 'plain vector code'})"
         callers = self.callers[library.name]
-        return lambda clock, source, weights: Ours(library.folder, library.name, callers, clock, threads).call(
+        return lambda clock, source, weights: Ours(library.folder, library.name, callers, clock, kernel.threads).call(
             workload, source, weights, said
         )
 

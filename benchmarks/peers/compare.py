@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 from peers.machine import Probe
-from peers.native import HERE, Array, Clock, Side, aligned, calls_of, compile_shared, rested
+from peers.native import HERE, Array, Clock, Side, Turn, aligned, calls_of, compile_shared, take_turn
 from peers.onednn import OneDnn, build_onednn
 from peers.workload import Workload
 
@@ -19,6 +19,9 @@ from heron_asp.errors import HeronError, InternalError
 _MINUTES = 20  # after which a case is given up
 _PEAK_STEPS = 500_000  # of the peak that is measured in every round: about 2 ms
 _OTHER_ROUNDS = 5
+_PATIENCE = 3  # times as many rounds as asked for, at most, until so many were quiet
+_NEARLY = 0.9  # of the best peak: a processor that is shared with another machine's load gives half
+FEW = 3  # quiet rounds below which a median says less than the best round of each side
 
 Open = Callable[[Clock, Array, Array], Side]
 
@@ -29,7 +32,7 @@ class Timing:
 
     Attributes:
         seconds: of one call in the best round.
-        rounds: seconds of one call in each round.
+        rounds: seconds of one call in each round; of a side that is timed apart, in each of its turns.
         implementation: which of its programs the side chose.
     """
 
@@ -46,22 +49,32 @@ class Comparison:
         timings: by side.
         errors: why a side has no timing.
         peak: operations a second of dot products, the best of the rounds.
-        undisturbed: the share of timed blocks of `sides` in which the system took no processor away from us.
+        quiet: for each round, whether others left the machine alone: the peak was nearly its best, and every side had
+            a block in which no processor was taken away from it.
     """
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     peak: float | None = None
-    undisturbed: float = 1.0
+    quiet: tuple[bool, ...] = ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether too few rounds were quiet for a median over them."""
+        return sum(self.quiet) < FEW
 
     def ratio(self, side: str, other: str) -> float | None:
-        """How much faster a side is than another: the median over the rounds, of which both have as many."""
+        """How many times as fast a side is as another.
+
+        The median over the quiet rounds; where these are few, or one side was timed apart, that of the best ones.
+        """
         first, second = self.timings.get(side), self.timings.get(other)
         if first is None or second is None:
             return None
-        if len(first.rounds) != len(second.rounds):
-            return median(second.rounds) / median(first.rounds)
-        return median(theirs / mine for mine, theirs in zip(first.rounds, second.rounds, strict=True))
+        if self.busy or not len(first.rounds) == len(second.rounds) == len(self.quiet):
+            return second.seconds / first.seconds
+        pairs = zip(first.rounds, second.rounds, self.quiet, strict=True)
+        return median(theirs / mine for mine, theirs, quiet in pairs if quiet)
 
 
 class Bench:
@@ -123,29 +136,33 @@ def _compare(
         name: side for name in sides if (side := _open(name, sides[name], clock, source, weights, expected, errors))
     }
     calls = {name: calls_of(side) for name, side in ready.items()}
-    times: dict[str, list[float]] = {name: [] for name in ready}
-    peaks = []
-    blocks = undisturbed = 0
-    for number in range(rounds):
-        order = list(ready) if number % 2 else list(reversed(ready))
-        for name in order:
-            turn = rested(ready[name], calls[name])
-            times[name].append(turn.seconds)
-            blocks += turn.blocks
-            undisturbed += turn.undisturbed
+    turns: list[dict[str, Turn]] = []
+    peaks: list[float] = []
+    while len(turns) < rounds or (sum(_quiet(turns, peaks)) < rounds and len(turns) < _PATIENCE * rounds):
+        order = list(ready) if len(turns) % 2 else list(reversed(ready))
+        turns.append({name: take_turn(ready[name], calls[name]) for name in order})
         peaks.append(bench.probe.peak(threads, _PEAK_STEPS))
+    times = {name: [turn[name].seconds for turn in turns] for name in ready}
     _require_right(ready, expected, errors)
     for name, make in others.items():
         side = _open(name, make, clock, source, weights, expected, errors)
         if side is not None:
             ready[name], number = side, calls_of(side)
-            times[name] = [rested(side, number).seconds for _ in range(_OTHER_ROUNDS)]
+            times[name] = [take_turn(side, number).seconds for _ in range(_OTHER_ROUNDS)]
     timings = {
         name: Timing(min(times[name]), tuple(times[name]), side.implementation)
         for name, side in ready.items()
         if name not in errors
     }
-    return Comparison(timings, errors, max(peaks, default=None), undisturbed / max(1, blocks))
+    return Comparison(timings, errors, max(peaks, default=None), _quiet(turns, peaks))
+
+
+def _quiet(turns: Sequence[Mapping[str, Turn]], peaks: Sequence[float]) -> tuple[bool, ...]:
+    """For each round, whether others left the machine alone; see `Comparison`."""
+    return tuple(
+        peak > _NEARLY * max(peaks) and all(turn.undisturbed for turn in turned.values())
+        for turned, peak in zip(turns, peaks, strict=True)
+    )
 
 
 def _open(

@@ -84,14 +84,14 @@ class Bound:
 
 
 def bound(workload: Workload, machine: Machine) -> Bound:
-    """The roofline: arithmetic at the peak, every byte moved once from the nearest level with room for it, a call.
+    """The roofline: arithmetic at the peak, operands read once from the nearest level of memory with room, a call.
 
     Workloads are called again and again on the same data, as they are here, so small ones are read from the caches.
-    Writing is taken to be as fast as reading, and products with padding to be free.
+    Products with padding are free, and so is writing, up to as many bytes as are read.
     """
     times = {"compute": workload.useful_operations / machine.peak, "call": machine.overhead}
     reading: dict[str, float] = {}
-    left, below = workload.bytes, 0
+    left, below = max(workload.bytes_read, workload.bytes_written), 0
     for level in machine.levels:
         room = left if level.capacity is None else min(left, max(0, level.capacity - below))
         below = level.capacity or below

@@ -147,21 +147,19 @@ def address(function: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Round:
-    """A side's turn.
+class Turn:
+    """A side's turn in a round.
 
     Attributes:
-        seconds: of one call in the best block.
-        blocks: how many blocks there were.
-        undisturbed: in how many the system took no processor away from us.
+        seconds: of one call in the best block; in the best undisturbed one, if any.
+        undisturbed: whether there was a block in which the system took no processor away from us.
     """
 
     seconds: float
-    blocks: int
-    undisturbed: int
+    undisturbed: bool
 
 
-def rested(side: Side, calls: int) -> Round:
+def take_turn(side: Side, calls: int) -> Turn:
     """A turn after a pause and a few calls that wake threads and warm caches.
 
     Args:
@@ -171,13 +169,13 @@ def rested(side: Side, calls: int) -> Round:
     time.sleep(PAUSE)
     end = time.monotonic() + ROUND
     side.seconds(max(1, calls // 4))
-    times: list[float] = []
-    undisturbed = 0
-    while not times or (len(times) < BLOCKS and time.monotonic() < end):
+    blocks: list[tuple[bool, float]] = []
+    while not blocks or (len(blocks) < BLOCKS and time.monotonic() < end):
         before = _interruptions()
-        times.append(side.seconds(calls))
-        undisturbed += _interruptions() == before
-    return Round(min(times), len(times), undisturbed)
+        seconds = side.seconds(calls)
+        blocks.append((_interruptions() > before, seconds))
+    disturbed, seconds = min(blocks)
+    return Turn(seconds, not disturbed)
 
 
 def _interruptions() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers.native import HERE, Array, Clock, NativeCall, address, aligned, calls_of, compile_shared, rested
+from peers.native import HERE, Array, Clock, NativeCall, address, aligned, calls_of, compile_shared, take_turn
 from peers.workload import Workload
 
 from heron_asp.errors import MissingError
@@ -83,7 +83,7 @@ class OneDnn:
         ]
         calls = [calls_of(one) for one in tried]
         best = [
-            min(rested(one, number).seconds for _ in range(_TRIES)) for one, number in zip(tried, calls, strict=True)
+            min(take_turn(one, number).seconds for _ in range(_TRIES)) for one, number in zip(tried, calls, strict=True)
         ]
         return tried[best.index(min(best))]
 

@@ -17,12 +17,14 @@ from peers.workload import Extents, Workload
 
 from heron_asp.errors import HeronError, InternalError
 from heron_asp.library.call import SharedLibrary
-from heron_asp.library.interface import Interface, Prototype
+from heron_asp.library.interface import Interface
+from heron_asp.library.prototype import Prototype
 from heron_asp.operators import KINDS, Operator, operator
 
 NAME = "ours"
 _SOURCE, _WEIGHTS, _RESULT = 0, 1, 2  # slots of the dtype triple
 _DTYPE = "u8s8s32"
+_UNKNOWN = 8191
 _NEUTRAL = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0}
 
 
@@ -116,11 +118,11 @@ class Ours:
             InternalError: the library refuses to pack or to run.
         """
         made = operator_of(workload)
-        interface = Interface(made.kind, made.dtype)
+        interface = Interface.of(made)
         tensors, result = self._tensors(made, interface, workload, source, weights)
-        block = self._block(interface, made.extents, tensors)
+        block, shape = _block(interface, made.shape, tensors)
         run = address(self._callers[f"call_{interface.function}"])
-        call = NativeCall(self._clock, NAME, run, block.ctypes.data, result, implementation, (block, tensors))
+        call = NativeCall(self._clock, NAME, run, block.ctypes.data, result, implementation, (block, shape, tensors))
         call.run()
         if block[-1] != 0:
             raise InternalError(f"{interface.function}: {self._library.error(int(block[-1]))}")
@@ -129,16 +131,15 @@ class Ours:
     def overhead(self, workload: Workload) -> float:
         """Seconds of a call that the library turns down, having looked for a kernel: what every call costs."""
         made = operator_of(workload)
-        interface = Interface(made.kind, made.dtype)
+        interface = Interface.of(made)
         room = aligned(np.zeros(64, np.uint8))
         # A prime that no case has: there is no kernel for it, and nothing is touched.
-        block = self._block(
-            interface, {**made.extents, made.kind.keys[0]: 8191}, {spec.name: room for spec in made.tensors}
-        )
+        unknown = {**made.shape, made.kind.keys[0]: _UNKNOWN}
+        block, _kept = _block(interface, unknown, {spec.name: room for spec in made.tensors})
         run = address(self._callers[f"call_{interface.function}"])
         times = [self._clock.seconds(run, block.ctypes.data, 100_000) for _ in range(5)]
         if block[-1] == 0:
-            raise InternalError(f"{interface.function} has a kernel for an extent of 8191")
+            raise InternalError(f"{interface.function} has a kernel for {made.kind.keys[0]}={_UNKNOWN}")
         return min(times)
 
     def _tensors(
@@ -163,20 +164,21 @@ class Ours:
         result = from_tensor(found[made.result.name], workload.result, axes[made.result.name])
         for packed in interface.packed:
             name = packed.argument.name
-            into = aligned(np.zeros(self._library.packed_bytes(packed, made.extents), np.uint8))
-            status = self._library.pack(packed, made.extents, found[name], into)
+            into = aligned(np.zeros(self._library.packed_bytes(packed, made.shape), np.uint8))
+            status = self._library.pack(packed, made.shape, found[name], into)
             if status != 0:
                 raise InternalError(f"{packed.pack.name}: {self._library.error(status)}")
             found[name] = into
         return found, result
 
-    @staticmethod
-    def _block(interface: Interface, extents: Extents, tensors: Mapping[str, Array]) -> Array:
-        """The arguments of a call in their order, and room for its status."""
-        said = dict(extents)
-        for argument in interface.arguments:
-            said[argument.pointer] = tensors[argument.name].ctypes.data
-            if argument.leading:
-                said[argument.leading] = extents[argument.row]
-        names = [re.split(r"[ *]", parameter)[-1] for parameter in interface.call.parameters]
-        return np.array([*(said[name] for name in names), 0], np.int64)
+
+def _block(interface: Interface, shape: Extents, tensors: Mapping[str, Array]) -> tuple[Array, Array]:
+    """The arguments of a call in their order with room for its status, and the struct with the shape, to be kept."""
+    fields = np.array([shape[field.key] for field in interface.fields], np.int32)
+    arguments = fields.tolist() if interface.positional else [fields.ctypes.data]
+    for argument in interface.passed:
+        array = tensors[argument.name]
+        arguments.append(array.ctypes.data)
+        if argument.is_strided:  # rows are packed one after the other
+            arguments.append(array.shape[-1])
+    return np.array([*arguments, 0], np.int64), fields

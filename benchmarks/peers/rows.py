@@ -17,20 +17,19 @@ from peers.suite import Case
 
 TIE = 0.02
 CAP = 4.0  # no single case shall carry the mean
-BUSY = 0.7  # the share of undisturbed blocks below which little is certain
 _REFERENCE = "ref"  # implementations of oneDNN that are there to be right, not to be fast
 _OUTSIDE = ("scan",)  # operators that vendors' libraries have under other names only
 
 UNITS = {
     "gops": "billions of operations a second in the best round, products with padding counted, as is usual",
     "seconds": "of one call in the best round",
-    "ratio": "how many times as fast as oneDNN: the median over the interleaved rounds",
+    "ratio": "how many times as fast as oneDNN: the median over the quiet rounds; ratio_best where these are few",
     "ratio_best": "the same from the best round of each side",
     "ratio_onnxruntime": "how many times as fast as onnxruntime, which is timed apart and called from Python",
     "share_of_peak": "operations without padding in the best round, as a share of the machine's peak of dot products",
     "bound": "what limits any program: compute, call, or the level of memory from which most time is spent reading",
     "share_of_bound": "the least possible time as a share of the time",
-    "undisturbed": "the share of timed blocks in which no other process took a processor away from ours",
+    "quiet_rounds": "rounds in which others left the machine alone; fewer than 3 are few",
     "in_means": "false where oneDNN runs its reference implementation, or has the operator under another name",
 }
 
@@ -63,7 +62,8 @@ class Row:
     ratio_onnxruntime: float | None
     bound: str
     bound_seconds: float
-    undisturbed: float
+    quiet_rounds: int
+    busy: bool
     in_means: bool
     errors: dict[str, str] = field(default_factory=dict)
 
@@ -73,11 +73,6 @@ class Row:
         if self.ratio is None:
             return ""
         return "tie" if abs(self.ratio - 1) <= TIE else "faster" if self.ratio > 1 else "slower"
-
-    @property
-    def busy(self) -> bool:
-        """Whether others used the machine meanwhile."""
-        return bool(self.sides) and self.undisturbed < BUSY
 
 
 @dataclass(frozen=True)
@@ -132,7 +127,8 @@ def row_of(found: Found, machine: Machine) -> Row:
         ratio_onnxruntime=comparison.ratio(OURS, ONNXRUNTIME),
         bound=limit.name,
         bound_seconds=limit.seconds,
-        undisturbed=comparison.undisturbed,
+        quiet_rounds=sum(comparison.quiet),
+        busy=both and comparison.busy,
         in_means=ratio is not None and not reference and case.operator not in _OUTSIDE,
         errors={**comparison.errors, **found.errors},
     )

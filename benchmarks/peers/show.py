@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from peers.compare import FEW
 from peers.interpreted import NUMPY, ONNXRUNTIME
 from peers.machine import Machine
 from peers.onednn import NAME as ONEDNN
 from peers.ours import NAME as OURS
-from peers.rows import BUSY, CAP, TIE, Row, Summary, Total, summary, total
+from peers.rows import CAP, TIE, Row, Summary, Total, summary, total
 from peers.suite import said
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +19,7 @@ _LONGEST = 240  # characters of an error
 _MOST = 99.0  # a ratio that is not worth its digits
 _CAPTION = (
     "Ratios above 1: ours is faster than oneDNN. * called from Python; convolutions of onnxruntime write u8, a quarter "
-    f"of the bytes.\n~ others used the machine: fewer than {100 * BUSY:g} % of the timed blocks were undisturbed."
+    f"of the bytes.\n~ others used the machine: fewer than {FEW} rounds were quiet, the ratio is of the best ones."
 )
 
 

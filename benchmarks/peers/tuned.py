@@ -51,6 +51,7 @@ class Tuner:
         self.deadline = None if budget is None else time.monotonic() + budget
         self.runs: dict[Key, list[Path]] = {}
         self.trials: dict[Key, int] = {}
+        self.keys: dict[Key, str] = {}  # of the tasks, as manifests have them
         self.errors: dict[Key, str] = {}
 
     def tune(self, operators: Iterable[Operator], threads: int, trials: int) -> None:
@@ -86,6 +87,7 @@ class Tuner:
             self.say(f"tuned {made.label} on {threads}, {trials} trials, {outcome.wall_seconds:.0f} s")
         load_run(path)
         self.runs.setdefault(key, []).append(path)
+        self.keys[key] = task.key
         self.trials[key] = max(trials, self.trials.get(key, 0))
 
 

@@ -114,9 +114,14 @@ class Workload:
         return 2 * self.shape["n"] * products * self.shape["co"] * self.shape["ci"] // self.groups
 
     @property
-    def bytes(self) -> int:
-        """What a call has to read and write once."""
-        return prod(self.source.values()) + prod(self.weights.values()) + 4 * prod(self.result.values())
+    def bytes_read(self) -> int:
+        """Bytes of the operands."""
+        return prod(self.source.values()) + prod(self.weights.values())
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the result."""
+        return 4 * prod(self.result.values())
 
     def inputs(self, generator: np.random.Generator) -> tuple[Array, Array]:
         """Random activations and weights over all their values; the weights of a scan are ones and zeros."""

@@ -123,6 +123,8 @@ def test_callers_take_arguments_from_a_block() -> None:
     text = caller(Interface(KINDS["gemv"], "u8s8s32").call)
     assert "(int)said[0], (int)said[1], (const void *)(intptr_t)said[2]" in text
     assert text.count("gemv_u8s8s32") == 2
+    struct = caller(Interface(KINDS["conv1d"], "u8s8s32").call)
+    assert "(const struct conv1d_shape *)(intptr_t)said[0], (const uint8_t *)(intptr_t)said[1]" in struct
 
 
 def test_a_suite_end_to_end(runnable: Target, bench: Bench, tmp_path: Path) -> None:
@@ -149,24 +151,24 @@ def _row(
     theirs: float,
     implementation: str = "brg",
     operator: str = "gemm",
-    undisturbed: float = 1.0,
+    quiet: bool = True,
 ) -> Row:
-    timings = {ONEDNN: Timing(theirs, (theirs, theirs), implementation)}
+    timings = {ONEDNN: Timing(theirs, (theirs,) * 3, implementation)}
     errors = {}
     if ours is None:
         errors[OURS] = "not tuned"
     else:
-        timings[OURS] = Timing(ours, (ours, ours), "vector")
+        timings[OURS] = Timing(ours, (ours,) * 3, "vector")
     machine = Machine(1, 1e12, (Level("DRAM", None, 1e9),), 0.0)
     case = Case(name, operator, {"m": 4, "n": 4, "k": 4}, count=3)
-    return row_of(Found(case, 1, Comparison(timings, errors, 1e12, undisturbed), 64, {}), machine)
+    return row_of(Found(case, 1, Comparison(timings, errors, 1e12, (quiet,) * 3), 64, {}), machine)
 
 
 def test_means_are_capped_and_leave_out_what_is_no_comparison() -> None:
     rows = [
         _row("fast", 1.0, 16.0),
         _row("tie", 1.0, 1.015),
-        _row("slow", 1.0, 0.5, undisturbed=0.5),
+        _row("slow", 1.0, 0.5, quiet=False),
         _row("reference", 1.0, 100.0, "ref:any"),
         _row("scan", 1.0, 100.0, operator="scan"),
         _row("failed", None, 1.0),
@@ -183,9 +185,15 @@ def test_means_are_capped_and_leave_out_what_is_no_comparison() -> None:
     assert [row["errors"] for row in said["rows"]] == [{}] * 5 + [{OURS: "not tuned"}]
 
 
-def test_a_ratio_is_the_median_of_rounds() -> None:
-    sides = {"a": Timing(1.0, (1.0, 2.0, 4.0), ""), "b": Timing(2.0, (2.0, 2.0, 40.0), "")}
-    assert Comparison(sides).ratio("a", "b") == 2.0
+def test_a_ratio_is_the_median_of_quiet_rounds() -> None:
+    sides = {
+        "a": Timing(1.0, (1.0, 2.0, 4.0, 1.0), ""),
+        "b": Timing(1.5, (2.0, 2.0, 40.0, 1.5), ""),
+        "apart": Timing(3.0, (3.0,), ""),
+    }
+    assert Comparison(sides, quiet=(True, True, True, False)).ratio("a", "b") == 2.0
+    assert Comparison(sides, quiet=(True, True, False, False)).ratio("a", "b") == 1.5
+    assert Comparison(sides, quiet=(True,) * 4).ratio("a", "apart") == 3.0
     assert Comparison(sides).ratio("a", "c") is None
 
 

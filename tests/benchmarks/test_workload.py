@@ -113,15 +113,20 @@ def _machine(peak: float = 1e9, overhead: float = 0.0) -> Machine:
 
 
 def test_the_roofline_takes_the_slowest_resource() -> None:
-    fits = workload("gemm", {"m": 1, "n": 1, "k": 10})  # 10 + 10 + 4 bytes
+    fits = workload("gemm", {"m": 1, "n": 1, "k": 10})  # reads 10 + 10 bytes
     assert bound(fits, _machine()).name == "L1"
-    assert bound(fits, _machine()).seconds == pytest.approx(24e-3)
+    assert bound(fits, _machine()).seconds == pytest.approx(20e-3)
     assert bound(fits, _machine(peak=10.0)).name == "compute"
     assert bound(fits, _machine(peak=10.0)).seconds == pytest.approx(2.0)
     assert bound(fits, _machine(overhead=1.0)).name == "call"
-    spills = workload("gemm", {"m": 1, "n": 1, "k": 1000})  # 100 bytes of 2004 in L1, 900 in L2, the rest in DRAM
+    spills = workload("gemm", {"m": 1, "n": 1, "k": 1000})  # 100 of 2000 bytes in L1, 900 in L2, the rest in DRAM
     assert bound(spills, _machine()).name == "DRAM"
-    assert bound(spills, _machine()).seconds == pytest.approx(0.1 + 9.0 + 100.4)
+    assert bound(spills, _machine()).seconds == pytest.approx(0.1 + 9.0 + 100.0)
+
+
+def test_writing_counts_where_it_is_more_than_reading() -> None:
+    grows = workload("gemm", {"m": 10, "n": 10, "k": 1})  # reads 20 bytes, writes 400
+    assert bound(grows, _machine()).seconds == pytest.approx(0.1 + 3.0)
 
 
 def test_a_machine_is_what_it_was_at_its_best() -> None:
