@@ -32,6 +32,7 @@ from peers.packed import Packed, packed
 
 from heron_asp import resolve_target
 from heron_asp.child import Report, run_in_child
+from heron_asp.errors import HeronError
 from heron_asp.measure.kernel import tvm_target, use_threads
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.schedule.tensor_intrin import register
@@ -271,4 +272,7 @@ def write_request(request: Request, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Request(**json.loads(Path(sys.argv[1]).read_text())))
+    try:
+        run(Request(**json.loads(Path(sys.argv[1]).read_text())))
+    except HeronError as error:
+        sys.exit(" ".join(str(error).split()))
