@@ -115,6 +115,11 @@ class Configuration(BaseModel):
                 f"{where}: {'; '.join(reasons)}", "The fields are " + ", ".join(cls.model_fields) + "."
             ) from error
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Configuration:
+        """A copy with other numbers, validated again; pydantic's own keeps what was derived from the old ones."""
+        del deep
+        return self.from_numbers(self.model_dump() | dict(update or {}))
+
     @property
     def batch(self) -> int:
         """Rows of an input entry."""

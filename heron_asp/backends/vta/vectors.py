@@ -10,7 +10,7 @@ import base64
 import binascii
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,19 +135,26 @@ def parse_program(line: Mapping[str, Any]) -> Recorded:
     """Reads one recorded program."""
     config = Configuration.from_numbers(line["config"])
     image = np.zeros(int(line["memory_size"]), np.uint8)
-    for part in line["memory"]:
-        data = np.frombuffer(base64.b64decode(part["bytes"], validate=True), np.uint8)
-        image[part["address"] : part["address"] + len(data)] = data
+    for address, data in _ranges(line["memory"], len(image)):
+        image[address : address + len(data)] = np.frombuffer(data, np.uint8)
     return Recorded(
         name=str(line["id"]),
         config=config,
         instructions=decode_program((int(word, 16) for word in line["instructions"]), config),
         address=int(line.get("instruction_address", 0)),
         before=image,
-        output=[(int(part["address"]), base64.b64decode(part["bytes"], validate=True)) for part in line["output"]],
+        output=list(_ranges(line["output"], len(image))),
         counters=line["counters"],
         cycles=line.get("rtl_cycles"),
     )
+
+
+def _ranges(parts: Iterable[Mapping[str, Any]], size: int) -> Iterator[tuple[int, bytes]]:
+    for part in parts:
+        address, data = int(part["address"]), base64.b64decode(part["bytes"], validate=True)
+        if not 0 <= address <= size - len(data):
+            raise HeronError(f"bytes {address} to {address + len(data)} lie outside the {size} of memory_size")
+        yield address, data
 
 
 def differences(recorded: Recorded, after: Bytes) -> list[str]:
@@ -178,6 +185,8 @@ def compare(recorded: Recorded, checked: bool = True, library: Callable[[Recorde
     image = recorded.before.copy()
     try:
         counters = simulate(recorded.instructions, image, recorded.config).to_json()
+        if recorded.cycles is not None:
+            result.cycles = count_cycles(recorded.instructions, recorded.config)
     except HeronError as error:
         result.notes = [error.message]
         return result
@@ -190,8 +199,6 @@ def compare(recorded: Recorded, checked: bool = True, library: Callable[[Recorde
     result.notes += [
         f"{name} is {counters.get(name)} instead of {recorded.counters.get(name)}" for name in sorted(wrong)
     ]
-    if recorded.cycles is not None:
-        result.cycles = count_cycles(recorded.instructions, recorded.config)
     if library is not None:
         try:
             wrong_there = differences(recorded, library(recorded))

@@ -156,3 +156,10 @@ def test_default_configuration(config: Configuration) -> None:
     assert [config.element_bytes(m) for m in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC, Memory.OUT)] == [
         4, 256, 16, 64, 16,
     ]  # fmt: skip
+
+
+def test_copies_are_validated(config: Configuration) -> None:
+    assert config.depth(Memory.INP) == 2048
+    assert config.model_copy(update={"log_inp_buff_size": 14}).depth(Memory.INP) == 1024
+    with pytest.raises(HeronError, match="bus_bits is 7"):
+        config.model_copy(update={"bus_bits": 7})

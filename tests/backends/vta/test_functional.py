@@ -18,7 +18,7 @@ from heron_asp.errors import HeronError
 from tests.backends.vta import pieces
 
 SMALL = Configuration(
-    log_batch=1, log_block=2, log_uop_buff_size=8, log_inp_buff_size=8, log_wgt_buff_size=8, log_acc_buff_size=10
+    log_batch=1, log_block=2, log_uop_buff_size=8, log_inp_buff_size=9, log_wgt_buff_size=10, log_acc_buff_size=11
 )
 
 

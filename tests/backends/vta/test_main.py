@@ -135,6 +135,10 @@ def test_a_wrong_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ("{}", "line 1: KeyError: 'config'"),
         ('{"config": {"log_block": 99}}', "line 1: configuration: log_block"),
         ('{"config": {}, "memory_size": 16, "memory": [{"address": 0, "bytes": "?"}]}', "line 1: Error: "),
+        (
+            '{"config": {}, "memory_size": 2, "memory": [{"address": 0, "bytes": "AAAA"}]}',
+            "line 1: bytes 0 to 3 lie outside the 2 of memory_size",
+        ),
         ('{"config": {}, "memory_size": 16, "memory": [], "id": "x", "instructions": ["7"]}', "line 1: the word"),
     ],
 )

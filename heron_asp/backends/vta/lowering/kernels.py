@@ -1,0 +1,104 @@
+"""Micro-op kernels: which of a tile's loops become hardware loops, which are written out as micro-ops.
+
+Micro-ops have to be loaded, so few are best. A step's destination must differ from those of the two steps before it;
+therefore the innermost loops must run over at least three accumulators before a reduction comes back to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations, product
+from math import prod
+
+from heron_asp.backends.vta.isa import MicroOp
+
+_DISTANCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a tile: its extent, and by how much each index moves a step."""
+
+    extent: int
+    dst: int = 0
+    src: int = 0
+    wgt: int = 0
+
+
+UNIT = Loop(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops of one instruction.
+
+    Attributes:
+        outer: the outer hardware loop.
+        inner: the inner hardware loop.
+        uops: loops that are written out, outermost first.
+    """
+
+    outer: Loop = UNIT
+    inner: Loop = UNIT
+    uops: tuple[Loop, ...] = ()
+
+    def micro_ops(self, dst: int, src: int, wgt: int) -> tuple[MicroOp, ...]:
+        """The micro-ops, starting from the given entries."""
+        return tuple(
+            MicroOp(
+                dst + sum(i * loop.dst for i, loop in zip(index, self.uops, strict=True)),
+                src + sum(i * loop.src for i, loop in zip(index, self.uops, strict=True)),
+                wgt + sum(i * loop.wgt for i, loop in zip(index, self.uops, strict=True)),
+            )
+            for index in product(*(range(loop.extent) for loop in self.uops))
+        )
+
+
+def _distance(loops: Sequence[Loop]) -> int:
+    """Steps until a destination comes back, for loops outermost first; a large number if none does."""
+    steps = 1
+    for loop in reversed(loops):
+        if not loop.dst and loop.extent > 1:
+            return steps
+        steps *= loop.extent
+    return 1 << 30
+
+
+@lru_cache(maxsize=4096)
+def nest_of(loops: tuple[Loop, ...]) -> Nest | None:
+    """The nest with the fewest micro-ops that keeps the distance; None if no order of the loops keeps it."""
+    real = [loop for loop in loops if loop.extent > 1]
+    best: tuple[int, Nest] | None = None
+    for outer, inner in permutations([*real, UNIT, UNIT], 2):
+        rest = [loop for loop in real if loop is not outer and loop is not inner]
+        rest.sort(key=lambda loop: bool(loop.dst))  # reductions outside
+        if _distance([outer, inner, *rest]) < _DISTANCE:
+            continue
+        count = prod(loop.extent for loop in rest)
+        if best is None or count < best[0]:
+            best = (count, Nest(outer, inner, tuple(rest)))
+    return best[1] if best else None
+
+
+Offsets = tuple[int, int, int]
+
+
+def nests_of(loops: Sequence[Loop]) -> Iterator[tuple[Nest, Offsets]]:
+    """Instructions for a tile: one, or, where too few accumulators are written, one for each step of its reductions.
+
+    Yields:
+        the loops of an instruction, and what is added to destination, source and weight.
+    """
+    whole = nest_of(tuple(loops))
+    if whole is not None:
+        yield whole, (0, 0, 0)
+        return
+    spatial = tuple(loop for loop in loops if loop.dst)
+    reductions = [loop for loop in loops if not loop.dst]
+    nest = nest_of(spatial)
+    assert nest is not None, "without reductions no destination comes back"
+    for index in product(*(range(loop.extent) for loop in reductions)):
+        pairs = list(zip(index, reductions, strict=True))
+        yield nest, (0, sum(i * loop.src for i, loop in pairs), sum(i * loop.wgt for i, loop in pairs))
