@@ -131,7 +131,10 @@ def test_c6_parallel_tasks_keep_the_threads_busy(atoms):
 
 
 def test_c6_does_not_ask_for_busy_threads_where_an_axis_without_reuse_makes_the_tasks(atoms):
-    facts = "block(c).  step(31, fuse(c, task)).  threads(2).  pays(busy, 80).  tile(c, i, task).  tile(c, j, (task; register))."
+    facts = """
+    block(c).  step(31, fuse(c, task)).  threads(2).  pays(busy, 80).
+    tile(c, i, task).  tile(c, j, (task; register)).
+    """
     busy = "constraint(c6,busy(c),balanced(fused(c,task),2,80))"
     assert busy not in atoms(facts, "dlboost/c6_dlboost")
     assert busy in atoms(facts + "tile(c, i, register).", "dlboost/c6_dlboost")
