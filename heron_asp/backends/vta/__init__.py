@@ -7,7 +7,8 @@
     memory, counters  what a program does                                        functional
     cycles          how long it takes                                            channel, cycles
     violations      what no device should be given                               checker, hazards
-    device          a user's fsim, tsim or board library                         driver
+    library         a user's fsim, tsim or board library                         driver, device
+    schedule        tiles, loop order, buffers, made into a program              lowering
 
 `python -m heron_asp.backends.vta FILE.jsonl.gz --json` runs recorded programs, `--encodings FILE.json` checks words.
 The words, limits and costs are those of apache/tvm-vta (hw_spec.h, the functional simulator and the Chisel RTL).

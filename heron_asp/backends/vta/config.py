@@ -17,9 +17,9 @@ _UOP_BITS = 32
 _ITER_BITS = 14
 _PORTABLE_UOPS = 2048  # entries of the RTL's micro-op memory, a quarter of the functional simulator's
 
-Field_ = tuple[str, int]  # name and bits, least significant first
-_HEAD: tuple[Field_, ...] = (("opcode", 3), ("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))
-_TRANSFER: tuple[Field_, ...] = (
+Bits = tuple[str, int]  # name and bits, least significant first
+_HEAD: tuple[Bits, ...] = (("opcode", 3), ("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))
+_TRANSFER: tuple[Bits, ...] = (
     ("memory_type", 3),
     ("sram_base", 16),
     ("dram_base", 32),
@@ -184,16 +184,16 @@ class Configuration(BaseModel):
         return min(self.depth(Memory.UOP), _PORTABLE_UOPS)
 
     @cached_property
-    def uop_fields(self) -> tuple[Field_, ...]:
+    def uop_fields(self) -> tuple[Bits, ...]:
         """Name and bits of the fields of a micro-op. The source may name an accumulator as well as an input."""
         acc, inp = self.log_depth(Memory.ACC), self.log_depth(Memory.INP)
         return (("dst_idx", acc), ("src_idx", max(acc, inp)), ("wgt_idx", self.log_depth(Memory.WGT)))
 
     @cached_property
-    def fields(self) -> dict[str, tuple[Field_, ...]]:
+    def fields(self) -> dict[str, tuple[Bits, ...]]:
         """Name and bits of the fields of each instruction, least significant first."""
         uop, inp, wgt, acc = (self.log_depth(m) for m in (Memory.UOP, Memory.INP, Memory.WGT, Memory.ACC))
-        loops: tuple[Field_, ...] = (
+        loops: tuple[Bits, ...] = (
             ("reset", 1),
             ("uop_bgn", uop),
             ("uop_end", uop + 1),
