@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from heron_asp.dtypes import DType, dtype_triple
+from heron_asp.errors import HeronError
 from heron_asp.library.prototype import C_TYPES, Prototype, folded
 from heron_asp.library.words import distinct, identifier
 from heron_asp.operators import Operator, OperatorKind
@@ -180,7 +181,15 @@ class Interface:
 
     @classmethod
     def of(cls, operator: Operator, prefix: str = "") -> Interface:
-        """The functions of an operator."""
+        """The functions of an operator.
+
+        Raises:
+            HeronError: it has an epilogue, whose tensors the functions do not take.
+        """
+        if operator.epilogue:
+            raise HeronError(
+                f"{operator.label}: the C library takes no operators with an epilogue", "export it without one"
+            )
         layout = "" if operator.layout == operator.kind.layout else operator.layout
         return cls(operator.kind, operator.dtype, layout, prefix, frozenset(operator.constants))
 

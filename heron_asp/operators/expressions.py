@@ -113,7 +113,7 @@ def product(operator: Operator, *inputs: Any, followed: bool = False) -> Express
     return Expression(sum_of_products(name, spatial, reduced, factors, operator.types), spatial)
 
 
-def finished(operator: Operator, made: Expression, further: Mapping[str, Any]) -> Any:
+def finished(operator: Operator, made: Any, further: Mapping[str, Any]) -> Any:
     """The result: the sum of products, or a last stage that reads it.
 
     Args:
@@ -121,17 +121,20 @@ def finished(operator: Operator, made: Expression, further: Mapping[str, Any]) -
         made: from `OperatorKind.build`.
         further: the tensors of its epilogue by name.
     """
-    if made.value is None and not operator.epilogue:
-        return made.total
+    if not isinstance(made, Expression):  # the tensor itself
+        made = Expression(made, {axis: operator.extents[axis] for axis in operator.axes[operator.result.name]})
+    expression: Expression = made
+    if expression.value is None and not operator.epilogue:
+        return expression.total
 
     def element(place: Place) -> Any:
         at = dict(zip(operator.axes[operator.result.name], place.values(), strict=True))
         elements = {
             name: tensor[tuple(at[axis] for axis in operator.axes[name]) or (0,)] for name, tensor in further.items()
         }
-        value = made.value(dict(place)) if made.value else made.total[tuple(place.values())]
+        value = expression.value(dict(place)) if expression.value else expression.total[tuple(place.values())]
         for step in operator.epilogue:
             value = step.express(value, elements, operator.types[ACCUMULATOR])
         return value
 
-    return compute(operator.result.name, made.axes, element)
+    return compute(operator.result.name, expression.axes, element)

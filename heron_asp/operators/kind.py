@@ -90,7 +90,8 @@ class OperatorKind:
         slots: which type of the dtype triple (0 activation, 1 weight, 2 accumulator) each tensor has.
         channel: names of the extents of the result's channels, alone or in groups; empty: it takes no epilogue.
         constant: tensors that are known ahead of the call, such as weights.
-        build: makes the Expression of an Operator and a placeholder of `TensorSpec.kernel_shape` for each operand.
+        build: makes the TE output of an Operator and a placeholder of `TensorSpec.kernel_shape` for each operand, or an
+            Expression; what an epilogue may follow is called `Operator.name_of_sum`.
         reference: the result in float64 from the extents, the inputs in float64 and the layout.
         terms: how many products an element of the result adds up at most, from the extents.
         operations: useful arithmetic operations of a call, from the extents: two for each multiplication and addition.
@@ -117,7 +118,7 @@ class OperatorKind:
     layouts: Mapping[str, Layout]
     slots: tuple[int, ...]
     constant: frozenset[str]
-    build: Callable[..., Expression]
+    build: Callable[..., Any]
     reference: Reference
     terms: Callable[[Extents], int]
     operations: Callable[[Extents], int]

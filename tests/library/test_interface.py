@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from heron_asp.dtypes import DTYPES
+from heron_asp.errors import HeronError
 from heron_asp.library.interface import Interface, public_functions
 from heron_asp.library.prototype import C_TYPES, Prototype
 from heron_asp.library.words import RESERVED, distinct
@@ -260,3 +261,8 @@ def test_long_prototypes_are_broken_at_parameters() -> None:
     text = Prototype("name", tuple(f"int parameter_{number}" for number in range(12))).text
     assert max(map(len, text.splitlines())) <= 110
     assert text.splitlines()[1].startswith("         int parameter_")
+
+
+def test_epilogues_are_refused() -> None:
+    with pytest.raises(HeronError, match="the C library takes no operators with an epilogue"):
+        Interface.of(operator("gemm", {"m": 8, "n": 16, "k": 8}, epilogue="bias"))
