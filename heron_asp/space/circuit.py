@@ -63,7 +63,7 @@ class Circuit:
             free = [variable for variable in range(len(self.domain)) if variable not in self.aliases]
             constants = tuple(variable for variable in free if self.alive[variable].sum() == 1)
             variables = [variable for variable in free if self.alive[variable].sum() > 1]
-            self.buckets = smallest(self.domain, kept, self.alive, variables, limit, restarts)
+            self.buckets = smallest(kept, self.alive, variables, limit, restarts)
             if constants:
                 values = tuple(np.flatnonzero(self.alive[variable]).astype(np.int32) for variable in constants)
                 self.buckets.append(Bucket(constants, values, 1, None, ()))

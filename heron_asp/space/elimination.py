@@ -7,17 +7,20 @@ carries them along. Otherwise its rows become a bucket, grouped by the rest of i
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from heron_asp.space.relation import Column, Relation, closure, join, key, relation, without
+from heron_asp.space.relation import Column, Relation, closure, join, key, relation, supported, without
 from heron_asp.space.table import Index, Table, TooLargeError, codes, packed, sorting, starts
 
 _SMALL = 20_000  # rows from which a better order would save less than it costs to find
+_PATIENCE = 2  # times the rows that the next join is expected to have
 _WORK = 3_000_000  # joined and grouped rows of all orders that are tried, about
 _FEW = 2_000  # rows of a bucket that costs more by itself than within another one
 
@@ -47,7 +50,6 @@ class Bucket:
 
 
 def smallest(
-    domain: Sequence[int],
     tables: Sequence[Table],
     alive: Sequence[npt.NDArray[np.bool_]],
     variables: Sequence[int],
@@ -57,9 +59,8 @@ def smallest(
     """The buckets of the best of a few elimination orders.
 
     Args:
-        domain: number of values of each variable.
         tables: constraints, arc-consistent.
-        alive: for each variable, the values that are left.
+        alive: for each variable, which of its values are left.
         variables: those to eliminate.
         limit: most rows of all buckets together.
         restarts: orders to try; fewer if one is small, or if they are large.
@@ -67,15 +68,23 @@ def smallest(
     Raises:
         TooLargeError: no order stays within `limit`.
     """
-    relations = [relation(one, domain) for one in _merged(tables, domain, alive)]
+    left = [np.flatnonzero(mask).astype(np.int32) for mask in alive]
+    number = [np.cumsum(mask, dtype=np.int32) - 1 for mask in alive]  # elimination numbers values that are left only
+    domain = [len(values) for values in left]
+    narrow = [
+        Table(one.scope, np.stack([number[v][one.rows[:, i]] for i, v in enumerate(one.scope)], axis=1))
+        for one in tables
+        if one.scope
+    ]
+    relations = [relation(one, domain) for one in _merged(narrow, domain)]
     best: list[Bucket] | None = None
     best_rows = limit
     spent = 0
     generator = random.Random(0)  # noqa: S311 - a reproducible search, no secret
     for attempt in range(restarts):
-        elimination = _Elimination(domain, relations, alive, best_rows)
+        elimination = _Elimination(domain, relations, variables, best_rows)
         try:
-            buckets = elimination.run(variables, 0.0 if attempt == 0 else 0.6, generator)
+            buckets = elimination.run(0.0 if attempt == 0 else 0.6, generator)
         except TooLargeError:
             buckets = None
         if buckets is not None and (best is None or elimination.total < best_rows):
@@ -84,8 +93,11 @@ def smallest(
         if spent + spent // (attempt + 1) > _WORK or (best is not None and best_rows < _SMALL):
             break
     if best is None:
-        raise TooLargeError
-    return without_dead(best)
+        raise TooLargeError(limit + 1)
+    return [
+        replace(one, values=tuple(left[v].take(column) for v, column in zip(one.variables, one.values, strict=True)))
+        for one in without_dead(best)
+    ]
 
 
 class _Elimination:
@@ -95,13 +107,12 @@ class _Elimination:
         self,
         domain: Sequence[int],
         relations: Sequence[Relation],
-        alive: Sequence[npt.NDArray[np.bool_]],
+        variables: Sequence[int],
         limit: int,
     ) -> None:
         self.domain = domain
+        self.variables = variables
         self.limit = limit
-        self.size = [int(mask.sum()) for mask in alive]
-        self.alive = alive
         self.factors: dict[int, Relation] = {}
         self.users: dict[int, dict[int, None]] = {variable: {} for variable in range(len(domain))}
         self.buckets: list[Bucket] = []
@@ -110,6 +121,10 @@ class _Elimination:
         self._next = 0
         for one in relations:
             self._add(one)
+        for variable in variables:
+            if not self.users[variable]:  # free
+                every = np.arange(domain[variable], dtype=np.int32)
+                self._add(Relation({variable: every}, len(every), frozenset()))
 
     def _add(self, one: Relation) -> None:
         self.factors[self._next] = one
@@ -117,17 +132,35 @@ class _Elimination:
             self.users[variable][self._next] = None
         self._next += 1
 
-    def run(self, variables: Sequence[int], noise: float, generator: random.Random) -> list[Bucket]:
-        remaining = dict.fromkeys(variables)
-        cost = {variable: self._estimate(variable) for variable in remaining}
-        while remaining:
-            variable = min(remaining, key=lambda v: cost[v] * (1 + noise * generator.random()))
-            gone, neighbours = self._eliminate(variable)
+    def run(self, noise: float, generator: random.Random) -> list[Bucket]:
+        """Eliminates all variables.
+
+        Where a join turns out far larger than what the next variable is expected to take, that one goes first.
+
+        Raises:
+            TooLargeError: there would be more rows than the limit.
+        """
+        cost = {variable: self._estimate(variable) for variable in self.variables}
+        while cost:
+            noisy = {variable: value * (1 + noise * generator.random()) for variable, value in cost.items()}
+            variable = min(noisy, key=noisy.__getitem__)
+            expected = noisy.pop(variable)
+            room = _PATIENCE * max(expected, min(noisy.values(), default=math.inf)) + _SMALL
+            left = self.limit - self.total
+            parts = [self.factors[number] for number in self.users[variable]]
+            try:
+                joined, origins, work = join(parts, self.domain, left if room >= left else int(room))
+            except TooLargeError as error:
+                if room >= left:
+                    raise
+                cost.update((one, float(error.rows)) for one in cost if self.users[one] == self.users[variable])
+                continue
+            self.work += work
+            gone, neighbours = self._eliminate(variable, joined, origins)
             for one in gone:
-                del remaining[one]
+                del cost[one]
             for neighbour in neighbours:
-                if neighbour in remaining:
-                    cost[neighbour] = self._estimate(neighbour)
+                cost[neighbour] = self._estimate(neighbour)
         return self.buckets
 
     def _estimate(self, variable: int) -> float:
@@ -138,34 +171,48 @@ class _Elimination:
             shared = 1.0
             for other in one.columns:
                 if other in seen:
-                    shared *= self.size[other]
+                    shared *= self.domain[other]
             estimate *= max(one.size / shared, 1e-9)
             seen.update(one.columns)
         combinations = 1.0
         for other in seen:
-            combinations *= self.size[other]
+            combinations *= self.domain[other]
         return min(max(estimate, 1.0), combinations)
 
-    def _eliminate(self, variable: int) -> tuple[list[int], list[int]]:
-        """Eliminates a variable and all others that only the same tables mention; returns these, and neighbours."""
-        numbers = list(self.users[variable])
-        if not numbers:
-            values = np.flatnonzero(self.alive[variable]).astype(np.int32)
-            self._bucket((variable,), (values,), np.zeros(1, dtype=np.intp), ())
-            return [variable], []
-        parts = [self.factors.pop(number) for number in numbers]
-        for number, one in zip(numbers, parts, strict=True):
+    def _eliminate(self, variable: int, joined: Relation, origins: list[Index | None]) -> tuple[list[int], list[int]]:
+        """Eliminates a variable and all others that only the same tables mention; returns these, and neighbours.
+
+        Args:
+            variable: the variable.
+            joined: the join of all tables that mention it.
+            origins: for each of these the rows that the join's come from.
+        """
+        parts = [self.factors.pop(number) for number in self.users[variable]]
+        for number, one in zip(list(self.users[variable]), parts, strict=True):
             for other in one.columns:
                 del self.users[other][number]
-        joined = self._join(parts)
+        joined, origins = self._supported(joined, origins)
         gone = [other for other in joined.columns if not self.users[other]]
-        self._finish(joined, gone)
+        self._finish(self._carrying(joined, parts, origins), gone)
         return gone, [other for other in joined.columns if self.users[other]]
 
-    def _join(self, parts: Sequence[Relation]) -> Relation:
-        """The join of some relations. What one of them carries stays with its rows if the join has more of them."""
-        joined, origins, work = join(parts, self.domain, self.limit - self.total)
-        self.work += work
+    def _supported(self, joined: Relation, origins: list[Index | None]) -> tuple[Relation, list[Index | None]]:
+        """A large join without rows that another table refutes."""
+        if joined.size < _SMALL:
+            return joined, origins
+        shared = Counter(number for variable in joined.columns for number in self.users[variable])
+        others = [self.factors[number] for number, variables in shared.items() if variables > 1]
+        for other in sorted(others, key=lambda one: one.size):
+            rows = supported(joined, other, self.domain)
+            self.work += joined.size // 2
+            if rows is not None:
+                columns = {variable: column.take(rows) for variable, column in joined.columns.items()}
+                joined = Relation(columns, len(rows), joined.dependencies)
+                origins = [rows if origin is None else origin.take(rows) for origin in origins]
+        return joined, origins
+
+    def _carrying(self, joined: Relation, parts: Sequence[Relation], origins: Sequence[Index | None]) -> Relation:
+        """A join with what its parts carry, which stays with a part's own rows if the join has more of them."""
         carried: list[tuple[int, Column]] = []
         references: list[tuple[int, Index]] = []
         for part, origin in zip(parts, origins, strict=True):
@@ -224,7 +271,7 @@ class _Elimination:
         size = len(values[0])
         self.total += size
         if self.total > self.limit:
-            raise TooLargeError
+            raise TooLargeError(self.total)
         self.buckets.append(Bucket(variables, values, size, start, references))
 
 
@@ -271,8 +318,8 @@ def without_constants(tables: Sequence[Table], alive: Sequence[npt.NDArray[np.bo
     return kept
 
 
-def _merged(tables: Sequence[Table], domain: Sequence[int], alive: Sequence[npt.NDArray[np.bool_]]) -> list[Table]:
-    """Tables of equal scope intersected; those that only say which values of a variable are alive drop out."""
+def _merged(tables: Sequence[Table], domain: Sequence[int]) -> list[Table]:
+    """Tables of equal scope intersected; those that allow every value of a variable drop out."""
     merged: dict[tuple[int, ...], Table] = {}
     for one in tables:
         order = sorted(range(len(one.scope)), key=lambda i: one.scope[i])
@@ -283,4 +330,4 @@ def _merged(tables: Sequence[Table], domain: Sequence[int], alive: Sequence[npt.
             columns = range(len(scope))
             rows = rows[np.isin(codes(rows, columns, sizes), codes(merged[scope].rows, columns, sizes))]
         merged[scope] = Table(scope, rows)
-    return [one for scope, one in merged.items() if len(scope) != 1 or len(one.rows) < alive[scope[0]].sum()]
+    return [one for scope, one in merged.items() if len(scope) != 1 or len(one.rows) < domain[scope[0]]]

@@ -15,6 +15,7 @@ from heron_asp.space.table import Codes, Index, Table, TooLargeError, numbered, 
 Column: TypeAlias = npt.NDArray[np.int32]
 Dependency: TypeAlias = tuple[frozenset[int], int]  # these variables determine that one
 _DIRECT = 2**22  # cells of an index by key, at most, or four a row where there are more rows
+_MOST = 0.7  # of all combinations of some values, from which looking for the others does not pay
 _WIDE = 3  # variables on the left of a dependency that is kept, at most
 
 
@@ -180,27 +181,65 @@ def _match(left: Relation, right: Relation, domain: Sequence[int], room: int) ->
     else:
         found = _expanded(left, right, left_code, right_code, rest, many, room)
     if found.size > room:
-        raise TooLargeError
+        raise TooLargeError(found.size)
     return found
 
 
+def supported(left: Relation, right: Relation, domain: Sequence[int]) -> Index | None:
+    """The rows of a relation that agree with some row of another; None for all of them.
+
+    They are not looked for where that would take long, or the other one has most combinations of the common variables.
+    """
+    common = [variable for variable in right.columns if variable in left.columns]
+    by = key(common, right.dependencies, domain)
+    if prod(domain[variable] for variable in by) > max(_DIRECT, left.size):
+        return None
+    known = _number([right.columns[variable] for variable in by], [domain[variable] for variable in by])
+    if known > _MOST * prod(domain[variable] for variable in common):
+        return None
+    rest = [variable for variable in common if variable not in by]
+    left_code, right_code, span = _coded(left, right, by, domain)
+    return _looked_up(left, right, left_code, right_code, rest, span).left
+
+
 def _coded(left: Relation, right: Relation, by: Sequence[int], domain: Sequence[int]) -> tuple[Codes, Codes, int]:
-    """The keys of both as numbers below a bound that an index may have as many cells as."""
+    """The keys of both as numbers below a bound that an index may have as many cells as.
+
+    Keys of too many combinations are numbered by those that occur on the right; one more number is for all others.
+    """
     if not by:
         return np.zeros(left.size, dtype=np.int64), np.zeros(right.size, dtype=np.int64), 1
-    sizes = [domain[variable] for variable in by]
-    if prod(sizes) <= max(_DIRECT, 4 * (left.size + right.size)):
-        left_code, span = packed([left.columns[variable] for variable in by], sizes)
-        return left_code, packed([right.columns[variable] for variable in by], sizes)[0], span
-    both = [np.concatenate([left.columns[variable], right.columns[variable]]) for variable in by]
-    code, span = numbered(*packed(both, sizes))
-    return code[: left.size], code[left.size :], span
+    most = max(_DIRECT, 4 * (left.size + right.size))
+    left_code, right_code = left.columns[by[0]].astype(np.int64), right.columns[by[0]].astype(np.int64)
+    span = domain[by[0]]
+    for number, variable in enumerate(by[1:], 1):
+        if span * domain[variable] > most:
+            left_code, right_code, span = _narrowed(left_code, right_code, span)
+        if span * domain[variable] > most:
+            rest = [np.concatenate([left.columns[other], right.columns[other]]) for other in by[number:]]
+            columns = [np.concatenate([left_code, right_code]), *rest]
+            code, span = numbered(*packed(columns, [span, *(domain[other] for other in by[number:])]))
+            return code[: left.size], code[left.size :], span
+        left_code = left_code * domain[variable] + left.columns[variable]
+        right_code = right_code * domain[variable] + right.columns[variable]
+        span *= domain[variable]
+    return left_code, right_code, span
+
+
+def _narrowed(left: Codes, right: Codes, span: int) -> tuple[Codes, Codes, int]:
+    """Numbers the numbers that occur on the right."""
+    marked = np.zeros(span, dtype=bool)
+    marked[right] = True
+    occurring = np.flatnonzero(marked)
+    number = np.full(span, len(occurring), dtype=np.int64)
+    number[occurring] = np.arange(len(occurring))
+    return number.take(left), number.take(right), len(occurring) + 1
 
 
 def _looked_up(
     left: Relation, right: Relation, left_code: Codes, right_code: Codes, rest: Sequence[int], span: int
 ) -> Match:
-    """The match where no key occurs twice on the right."""
+    """The match where no key occurs twice on the right; otherwise with one of its rows."""
     place = np.full(span, -1, dtype=np.intp)
     place[right_code] = np.arange(right.size)
     row = place.take(left_code)
@@ -226,7 +265,7 @@ def _expanded(
     count = many.take(left_code)
     total = int(count.sum())
     if total > room:
-        raise TooLargeError
+        raise TooLargeError(total)
     end = np.cumsum(count)
     first = (np.cumsum(many) - many).take(left_code)
     left_row = np.repeat(np.arange(left.size), count)

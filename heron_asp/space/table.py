@@ -119,7 +119,15 @@ def starts(code: Codes) -> Index:
 
 
 class TooLargeError(Exception):
-    """A join would exceed its limit of rows."""
+    """A join would exceed its limit of rows.
+
+    Attributes:
+        rows: how many it would have.
+    """
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(f"{rows} rows")
+        self.rows = rows
 
 
 def arc_consistent(tables: Sequence[Table], domain: Sequence[int]) -> tuple[list[Table], list[npt.NDArray[np.bool_]]]:
