@@ -1,23 +1,43 @@
-"""Are sampled programs valid? Builds, runs and checks uniform samples of many shapes, odd ones among them.
+"""Are sampled programs valid? Builds, runs and checks uniform samples of every sketch of many operators.
 
-    python benchmarks/validity.py -t zen4 --samples 20
+    python benchmarks/validity.py -t zen4                    products of many shapes, odd ones among them
+    python benchmarks/validity.py -t zen4 --suite            the operators of the paper
+    python benchmarks/validity.py -t zen4 --random 200       random small operators of every kind
 
-Prints a line a shape and exits with 1 unless every sample is correct.
+Prints a line an operator, the first failures, and a table of what became of the samples of each kind; `--json` writes
+all of it. Exits with 1 unless every operator has a program and every sample is correct. One program is built and run
+at a time, each in a process of its own; `--part 2/4` takes the second quarter of the operators.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
+import time
+import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+try:
+    from benchmarks.instances import random_operators
+except ModuleNotFoundError:  # started as a file
+    from instances import random_operators
+
 from heron_asp import LocalDevice, Task, operator, resolve_target
 from heron_asp.host import require_host
-from heron_asp.measure.result import Limits, Status
+from heron_asp.measure.result import Limits, Measurement, Status
+from heron_asp.operators import Operator
+from heron_asp.space import SketchSpace
+from heron_asp.target import Target
 from heron_asp.task import available_threads
 
+SUITE = Path(__file__).with_name("heron_suite.toml")
 PRODUCTS = [  # m, n, k
     (1, 1, 1), (3, 5, 7), (4, 768, 2048), (127, 127, 127), (1000, 1000, 1000), (1009, 1009, 1009), (1, 1024, 1024),
     (64, 9, 2048), (1, 2048, 8192), (2, 2, 2), (16, 16, 16), (17, 15, 13), (31, 33, 35), (64, 64, 64), (5, 1, 9),
@@ -36,34 +56,137 @@ OTHERS = [
     ("batch_matmul", "u8s8s32", {"batch": 12, "m": 128, "n": 64, "k": 128}),
     ("batch_matmul", "bf16bf16f32", {"batch": 3, "m": 17, "n": 40, "k": 24}),
 ]
+NO_PROGRAM, ERROR = "no program", "error"  # what becomes of an operator besides the statuses of its samples
+SHOWN = 20  # failures
+
+
+@dataclass
+class Row:
+    """What became of an operator.
+
+    Attributes:
+        name: of the case.
+        kind: of the operator.
+        label: the operator in one line.
+        threads: that its kernels used.
+        programs: in all sketches.
+        compile_seconds: longest time that compiling the space of a sketch took.
+        seconds: all in all.
+        statuses: of its samples.
+        failures: (program, status, error) of those that are not correct.
+    """
+
+    name: str
+    kind: str
+    label: str
+    threads: int
+    programs: int = 0
+    compile_seconds: float = 0.0
+    seconds: float = 0.0
+    statuses: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, program: str, status: str, error: str) -> None:
+        """Counts a sample, or why there is none."""
+        self.statuses[status] += 1
+        if status != Status.CORRECT:
+            self.failures.append((program, status, error))
+
+
+def check(name: str, made: Operator, target: Target, threads: int, samples: int, seed: int, limits: Limits) -> Row:
+    """Builds, runs and checks uniform samples of every sketch of an operator."""
+    row = Row(name, made.name, made.label, threads)
+    start = time.monotonic()
+    try:
+        task = Task(made, target, threads)
+        device = LocalDevice(task, limits)
+        for sketch in task.space:
+            for program, measured in _measured(row, sketch, device, samples, seed):
+                row.add(program, measured.status, measured.error)
+        if not row.programs:
+            row.add("", NO_PROGRAM, "every sketch is empty")
+    except Exception as error:  # whatever it is, it is a finding about this operator
+        row.add("", ERROR, f"{type(error).__name__}: {error}".replace("\n", "; ")[-500:])
+    row.seconds = time.monotonic() - start
+    return row
+
+
+def _measured(
+    row: Row, sketch: SketchSpace, device: LocalDevice, samples: int, seed: int
+) -> Iterator[tuple[str, Measurement]]:
+    start = time.monotonic()
+    row.programs += sketch.size
+    row.compile_seconds = max(row.compile_seconds, time.monotonic() - start)
+    for candidate in sketch.sample(samples, np.random.default_rng(seed)):
+        yield candidate.key, device.measure(candidate)
+
+
+def instances(arguments: argparse.Namespace) -> list[tuple[str, Operator]]:
+    """What is asked for, with a name each."""
+    found = []
+    if arguments.suite:
+        with arguments.suite.open("rb") as file:
+            for case in tomllib.load(file)["dlboost_operators"]:
+                found.append((case["case"], operator(case["operator"], case["shape"], case["dtype"])))
+    if arguments.random:
+        made = random_operators(arguments.random, arguments.seed)
+        found += [(f"random {number}", one) for number, one in enumerate(made)]
+    if not found:
+        cases = [("gemm", "u8s8s32", {"m": m, "n": n, "k": k}) for m, n, k in PRODUCTS] + OTHERS
+        found = [(f"product {at}", operator(name, shape, dtype)) for at, (name, dtype, shape) in enumerate(cases)]
+    if arguments.only:
+        found = [(name, one) for name, one in found if re.fullmatch(arguments.only, name)]
+    part, parts = map(int, arguments.part.split("/"))
+    return [one for at, one in enumerate(found) if at * parts // len(found) == part - 1]
+
+
+def table(rows: list[Row]) -> list[str]:
+    """A line a kind of operator, a column a status."""
+    statuses = [*Status, NO_PROGRAM, ERROR]
+    shown = [status for status in statuses if any(row.statuses[status] for row in rows)]
+    lines = ["".join([f"{'kind':<20}{'operators':>10}", *(f"{status:>13}" for status in shown)])]
+    for kind in [*sorted({row.kind for row in rows}), "all"]:
+        of = [row for row in rows if kind in (row.kind, "all")]
+        counts = [sum(row.statuses[status] for row in of) for status in shown]
+        lines.append("".join([f"{kind:<20}{len(of):>10}", *(f"{count:>13}" for count in counts)]))
+    return lines
 
 
 def main() -> None:
     """Samples, verifies, prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-t", "--target", default="zen4")
-    parser.add_argument("--samples", type=int, default=20, help="a shape")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, available_threads()])
+    parser.add_argument("--suite", nargs="?", type=Path, const=SUITE, help="the operators of a suite (TOML)")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="so many random operators")
+    parser.add_argument("--samples", type=int, default=20, help="of every sketch")
+    parser.add_argument("--seed", type=int, default=0, help="of the random operators and of the samples")
+    parser.add_argument("--only", metavar="REGEX", help="only the cases with such a name, such as 'C2D.|random 7'")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of the cases")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, available_threads()], help="in turn")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
     arguments = parser.parse_args()
     target = resolve_target(arguments.target)
     require_host(target)
-    cases = [("gemm", "u8s8s32", {"m": m, "n": n, "k": k}) for m, n, k in PRODUCTS] + OTHERS
-    total: Counter[str] = Counter()
-    for number, (name, dtype, shape) in enumerate(cases):
+    limits = Limits(repeats=1, repeat_ms=1)
+    rows = []
+    for number, (name, made) in enumerate(instances(arguments)):
         threads = arguments.threads[number % len(arguments.threads)]
-        task = Task(operator(name, shape, dtype), target, threads)
-        device = LocalDevice(task, Limits(repeats=1, repeat_ms=1))
-        found: Counter[str] = Counter()
-        for candidate in task.space.sample(arguments.samples, np.random.default_rng(arguments.seed)):
-            measured = device.measure(candidate)
-            found[str(measured.status)] += 1
-            if measured.status is not Status.CORRECT:
-                print(f"  {candidate.key}\n  {measured.status}: {measured.error}")
-        total += found
-        print(f"{task.operator.label:<52} threads {threads}  {task.space.size:>9} programs  {dict(found)}", flush=True)
-    print(f"{total['correct']} of {sum(total.values())} samples of {len(cases)} shapes are correct")
-    sys.exit(0 if total["correct"] == sum(total.values()) else 1)
+        row = check(name, made, target, threads, arguments.samples, arguments.seed, limits)
+        rows.append(row)
+        said = ", ".join(f"{count} {status}" for status, count in row.statuses.items())
+        print(
+            f"{row.name:<11} {row.label:<72} threads {threads} {row.programs:>13} programs, space "
+            f"{row.compile_seconds:4.1f} s, all {row.seconds:5.1f} s: {said}",
+            flush=True,
+        )
+        if arguments.json:
+            arguments.json.write_text(json.dumps([vars(one) for one in rows], indent=1) + "\n")
+    failures = [(row, *failure) for row in rows for failure in row.failures]
+    for row, program, status, error in failures[:SHOWN]:
+        print(f"\n{row.name}: {row.label}, threads {row.threads}\n  {program}\n  {status}: {error}")
+    print("\n" + "\n".join(table(rows)))
+    print(f"\n{sum(row.statuses['correct'] for row in rows)} samples are correct, {len(failures)} findings")
+    sys.exit(1 if failures or not rows else 0)
 
 
 if __name__ == "__main__":
