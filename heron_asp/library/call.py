@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from heron_asp.errors import InternalError
+from heron_asp.library.fields import Field
 from heron_asp.library.functions import ALIGNMENT
-from heron_asp.library.interface import Field, Interface, Packed
+from heron_asp.library.interface import Argument, Interface, Packed
+from heron_asp.library.prototype import CTYPES
 from heron_asp.operators import Operator
 
 Array = npt.NDArray[Any]
@@ -89,12 +91,12 @@ class SharedLibrary:
         Args:
             interface: the operator's functions.
             shape: the shape keys; what is left out is 0 where the functions take a struct.
-            tensors: by tensor name; constant ones packed.
+            tensors: by tensor name; constant ones packed; single numbers as arrays of one element.
         """
         arguments = _shape(interface, interface.fields, shape)
         for argument in interface.passed:
             tensor = tensors[argument.name]
-            arguments.append(_pointer(tensor))
+            arguments.append(_number(argument, tensor) if argument.by_value else _pointer(tensor))
             if argument.is_strided:
                 arguments.append(_leading(tensor))
         return int(self._library[interface.function](*arguments))
@@ -144,6 +146,13 @@ def _shape(interface: Interface, fields: Sequence[Field], shape: Mapping[str, in
         return [shape[field.key] for field in fields]
     values = [shape.get(field.key, 0) for field in interface.fields]
     return [(ctypes.c_int * len(values))(*values)] if fields else []
+
+
+def _number(argument: Argument, array: Array | None) -> Any:
+    """A single number as C takes it: of f16 and bf16 the bits."""
+    assert array is not None
+    c_type: Any = getattr(ctypes, CTYPES[argument.dtype.name])
+    return c_type.from_buffer_copy(np.ascontiguousarray(array))
 
 
 def _pointer(array: Array | None) -> ctypes.c_void_p:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from heron_asp.errors import HeronError
+from heron_asp.library.fields import Field
 from heron_asp.library.functions import copy_function
-from heron_asp.library.interface import Field, Interface
+from heron_asp.library.interface import Interface
 from heron_asp.library.prototype import folded
 from heron_asp.measure.kernel import lowered_hash
 from heron_asp.operators import Operator, TensorSpec
@@ -248,7 +249,8 @@ def _require_same(first: Tuned, other: Tuned) -> None:
     from tvm_ffi import structural_equal
 
     one, two = first.task.operator, other.task.operator
-    if one.kind is two.kind or structural_equal(one.prim_func(), two.prim_func(), map_free_vars=True):
+    same = (one.kind, one.layout, one.epilogue) == (two.kind, two.layout, two.epilogue)
+    if same or structural_equal(one.prim_func(), two.prim_func(), map_free_vars=True):
         return
     raise HeronError(
         f"two operators are called {one.name}: that of {first.origin} and that of {other.origin} differ",

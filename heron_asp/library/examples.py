@@ -16,12 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from heron_asp.library.choice import Kernel
-from heron_asp.library.interface import Argument, Field, Interface, Packed
-from heron_asp.library.prototype import folded
+from heron_asp.library.fields import Field
+from heron_asp.library.interface import Argument, Interface, Packed
+from heron_asp.library.prototype import CTYPES, folded
 from heron_asp.measure.data import case_of
 from heron_asp.operators import TensorSpec
+from heron_asp.operators.kind import ACCUMULATOR
 
 _LARGEST = 3  # of the numbers that operands are filled with: sums of their products are exact in every accumulator
+_SCALE = 0.125  # what numbers become that bring sums of integers to the size of a narrow type
 _SAMPLES = 6  # elements of the result that are compared, besides the first and the last
 
 # Element types that C and NumPy know as integers only: from a number and to one.
@@ -84,12 +87,14 @@ class Tensor:
         spec: its extents.
         named: the extents that the example has variables for, by name.
         seed: what it is filled from.
+        is_scale: it brings sums of integers to the size of a narrow type.
     """
 
     argument: Argument
     spec: TensorSpec
     named: frozenset[str]
     seed: int
+    is_scale: bool = False
 
     @property
     def variable(self) -> str:
@@ -98,7 +103,7 @@ class Tensor:
 
     @property
     def _shape(self) -> list[str]:
-        pairs = zip(self.argument.extents, self.spec.shape, strict=True)
+        pairs = zip(self.argument.extents, self.spec.shape, strict=False)  # a single number has the shape (1,)
         return [name if name in self.named else str(extent) for name, extent in pairs]
 
     @property
@@ -109,6 +114,8 @@ class Tensor:
     @property
     def shape(self) -> str:
         """The extents, as a Python tuple."""
+        if self.argument.by_value:
+            return "(1,)"
         return f"({', '.join(self._shape)}{',' if len(self._shape) == 1 else ''})"
 
     @property
@@ -124,13 +131,15 @@ class Tensor:
     @property
     def least(self) -> int:
         """The smallest number that it is filled with."""
+        if self.is_scale:
+            return 1
         bounds = self.argument.dtype.bounds
         return 0 if bounds and bounds[0] == 0 else -_LARGEST
 
     @property
     def elements(self) -> npt.NDArray[Any]:
         """What it is filled with."""
-        numbers = small(prod(self.spec.shape), self.seed, self.least)
+        numbers = small(prod(self.spec.shape), self.seed, self.least) * (_SCALE if self.is_scale else 1)
         return numbers.reshape(self.spec.shape).astype(self.spec.dtype.numpy)
 
     @property
@@ -144,16 +153,18 @@ class Tensor:
         dtype = self.argument.dtype.name
         return f"{dtype}_to_float({element})" if dtype in _C_TO else f"(double){element}"
 
-    @property
-    def c_number(self) -> str:
-        """Element number i of the operand, as a C expression."""
-        number = f"small(i{f' + {self.seed}' if self.seed else ''}, {self.least}, {_LARGEST})"
+    def c_number(self, place: str) -> str:
+        """An element of the operand, as a C expression."""
+        index = place if self.seed == 0 else str(self.seed) if place == "0" else f"{place} + {self.seed}"
+        number = f"small({index}, {self.least}, {_LARGEST})"
+        number = f"{_SCALE}f * {number}" if self.is_scale else number
         return f"{self.argument.dtype.name}_from_float({number})" if self.argument.dtype.name in _C_FROM else number
 
     @property
     def python_numbers(self) -> str:
         """All elements, as a NumPy expression."""
         numbers = f"small({self.variable}.shape, {self.seed}, {self.least}, {_LARGEST})"
+        numbers = f"{_SCALE} * {numbers}" if self.is_scale else numbers
         helper = self.argument.dtype.name in _PYTHON_FROM
         return f"{self.argument.dtype.name}_from_float({numbers})" if helper else numbers
 
@@ -230,7 +241,11 @@ class Example:
         names = {field.key for field in self.interface.fields if field.key == field.name}
         named = frozenset(names if self.interface.positional else ())
         passed = enumerate(self.interface.passed)
-        return tuple(Tensor(argument, specs[argument.name], named, number) for number, argument in passed)
+        integers = self.kernel.operator.types[ACCUMULATOR].is_integer
+        return tuple(
+            Tensor(argument, specs[argument.name], named, number, integers and not argument.dtype.is_integer)
+            for number, argument in passed
+        )
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -285,7 +300,8 @@ class Example:
         arguments = self._c_arguments(self.interface.fields)
         for tensor in self.tensors:
             argument = tensor.argument
-            arguments += [argument.pointer, tensor.row] if argument.is_strided else [argument.pointer]
+            arguments.append(argument.variable if argument.by_value else argument.pointer)
+            arguments += [tensor.row] if argument.is_strided else []
         return folded(f"    succeed({self.interface.function}(", tuple(arguments), "));", " " * 8)
 
     @property
@@ -293,7 +309,8 @@ class Example:
         """The call in Python."""
         arguments = self._python_arguments(self.interface.fields)
         for argument in self.interface.passed:
-            arguments.append(f"pointer({argument.pointer})")
+            number = f"ctypes.{CTYPES[argument.dtype.name]}.from_buffer({argument.variable})"
+            arguments.append(number if argument.by_value else f"pointer({argument.pointer})")
             arguments += [f"leading({argument.variable})"] if argument.is_strided else []
         return folded(f"    succeed(library.{self.interface.function}(", tuple(arguments), "))", " " * 8)
 

@@ -26,7 +26,7 @@ from heron_asp.library.examples import c_helpers, examples, python_helpers
 from heron_asp.library.functions import c_function, compile_object
 from heron_asp.library.interface import Interface, public_functions
 from heron_asp.library.manifest import Manifest, dropped_entry, kernel_entry
-from heron_asp.library.prototype import NOTES, Prototype
+from heron_asp.library.prototype import NOTES, STEPS, Prototype
 from heron_asp.library.verify import verify
 from heron_asp.runs import load_run
 from heron_asp.schedule.replay import KERNEL
@@ -216,7 +216,8 @@ class _Library:
         for file in (*_SOURCES, *_HEADERS):
             (folder / file).write_text((files("heron_asp.library") / "templates" / file).read_text())
         notes = [text for name, text in NOTES.items() if name in self._dtypes()]
-        self._render(folder, f"{self.name}.h", {"notes": notes}, "library.h.j2")
+        steps = [text for name, text in STEPS.items() if name in self._steps()]
+        self._render(folder, f"{self.name}.h", {"notes": notes, "steps": steps}, "library.h.j2")
         self._render(folder, "dispatch.c", {})
         public = "; ".join(function.name for function in self._functions())
         (folder / "public.map").write_text(f"{{ global: {public}; local: *; }};\n")
@@ -231,6 +232,10 @@ class _Library:
 
     def _dtypes(self) -> set[str]:
         return {argument.dtype.name for group in self.groups for argument in group.interface.arguments}
+
+    def _steps(self) -> set[str]:
+        """Names of the steps of all epilogues."""
+        return {step.text.partition("=")[0] for one in self._interfaces for step in one.epilogue}
 
     def _functions(self) -> list[Prototype]:
         return public_functions(self.name, self._interfaces)

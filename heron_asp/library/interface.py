@@ -7,71 +7,25 @@ How a function takes the shape:
                                                 tells twenty ints in a row apart
     none                                        nothing
 
-A key that is only there to give others their default, such as `stride` for `stride_h` and `stride_w`, is no field: each
-shape has one way to be said.
+The name says everything else: `conv2d_channels_first_bias_relu_u8s8s32`.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from heron_asp.dtypes import DType, dtype_triple
-from heron_asp.errors import HeronError
+from heron_asp.library.fields import Field, fields_of
 from heron_asp.library.prototype import C_TYPES, Prototype, folded
 from heron_asp.library.words import distinct, identifier
 from heron_asp.operators import Operator, OperatorKind
+from heron_asp.operators.epilogue import Extent, Step
+from heron_asp.operators.kind import ACCUMULATOR, Names
 
 _MOST_POSITIONAL = 4
-
-
-@dataclass(frozen=True)
-class Field:
-    """A shape key, as C functions take it.
-
-    Attributes:
-        key: the key.
-        name: the parameter or the field of the struct.
-        least: the smallest value.
-        default: the value that 0 stands for, or the field whose value it is; None where 0 stands for itself.
-    """
-
-    key: str
-    name: str
-    least: int
-    default: int | Field | None
-
-    def value(self, access: str) -> str:
-        """The value as a C expression; `access` stands before the name."""
-        if self.default is None:
-            return access + self.name
-        default = self.default.value(access) if isinstance(self.default, Field) else str(self.default)
-        return f"heron_or({access}{self.name}, {default})"
-
-    def complete(self, values: Mapping[str, int]) -> int:
-        """The value where some keys are given, as C completes it."""
-        given = values.get(self.key, 0)
-        if given or self.default is None:
-            return given
-        return self.default.complete(values) if isinstance(self.default, Field) else self.default
-
-    def may_be_left_out(self, values: Mapping[str, int]) -> bool:
-        """Whether 0, which fields have that are not given, means the value that these have."""
-        rest = {key: value for key, value in values.items() if key != self.key}
-        return self.complete(rest) == values[self.key]
-
-    def means(self, value: int) -> bool:
-        """Whether 0 means a value, whatever other fields are."""
-        return value == (0 if self.default is None else self.default)
-
-    @property
-    def comment(self) -> str:
-        """What the header says of it; empty where there is nothing to say."""
-        if self.default is not None:
-            return f"0 stands for {self.default.name if isinstance(self.default, Field) else self.default}"
-        return "" if self.least == 1 else f"{self.least} or more"
 
 
 @dataclass(frozen=True)
@@ -88,6 +42,8 @@ class Argument:
         fixed: its contents are fixed, so calls do not take it: the library has it.
         result: it is written.
         leading: its leading dimension in C where it is not packed; empty where it has none.
+
+    What is a single number, such as a zero point, is passed by value; `pointer` is to a copy of it then.
     """
 
     name: str
@@ -106,8 +62,18 @@ class Argument:
         return C_TYPES[self.dtype.name]
 
     @property
+    def by_value(self) -> bool:
+        """Whether a call takes the number itself."""
+        return not (self.extents or self.result or self.constant)
+
+    @property
+    def parameter(self) -> str:
+        """The parameter of a call."""
+        return f"{self.c_type} {self.variable}" if self.by_value else self.declaration
+
+    @property
     def declaration(self) -> str:
-        """The declaration of the pointer in a call."""
+        """The parameter of a kernel: a pointer."""
         if self.constant:
             return f"const void *{self.pointer}"
         return f"{'' if self.result else 'const '}{self.c_type} *{self.pointer}"
@@ -120,7 +86,7 @@ class Argument:
     @property
     def summary(self) -> str:
         """One line of the header's documentation."""
-        shape = f"{' x '.join(self.extents)} elements" if self.extents else "an element"
+        shape = f"{' x '.join(self.extents)} elements" if self.extents else "one number"
         shape += f" of {self.dtype.name}"
         if self.constant:
             return f"{self.pointer}: {self.variable}, {shape}, packed by the function below"
@@ -171,6 +137,7 @@ class Interface:
         layout: the name of the layout; empty for the default.
         prefix: begins the name of each function; tells libraries apart that are linked into one program.
         fixed: names of the tensors with fixed contents.
+        epilogue: what is done to each element of the sum before it is stored.
     """
 
     kind: OperatorKind
@@ -178,26 +145,19 @@ class Interface:
     layout: str = ""
     prefix: str = ""
     fixed: frozenset[str] = frozenset()
+    epilogue: tuple[Step, ...] = ()
 
     @classmethod
     def of(cls, operator: Operator, prefix: str = "") -> Interface:
-        """The functions of an operator.
-
-        Raises:
-            HeronError: it has an epilogue, whose tensors the functions do not take.
-        """
-        if operator.epilogue:
-            raise HeronError(
-                f"{operator.label}: the C library takes no operators with an epilogue", "export it without one"
-            )
+        """The functions of an operator."""
         layout = "" if operator.layout == operator.kind.layout else operator.layout
-        return cls(operator.kind, operator.dtype, layout, prefix, frozenset(operator.constants))
+        return cls(operator.kind, operator.dtype, layout, prefix, frozenset(operator.constants), operator.epilogue)
 
     @property
     def function(self) -> str:
-        """The name of the function that dispatches: the family, the layout unless it is the default, the types."""
-        layout = f"_{identifier(self.layout)}" if self.layout else ""
-        return f"{self.prefix}{identifier(self.kind.name)}{layout}_{self.dtype}"
+        """The name of the function that dispatches: family, layout unless it is the default, epilogue, types."""
+        parts = (self.kind.name, self.layout, *(step.text for step in self.epilogue))
+        return f"{self.prefix}{'_'.join(identifier(part) for part in parts if part)}_{self.dtype}"
 
     # -- the shape -----------------------------------------------------------------------------------------------------
 
@@ -238,19 +198,7 @@ class Interface:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """The shape keys, in their order."""
-        defaults = self.kind.defaults
-        shorthands = {default for default in defaults.values() if default in defaults}
-        names = distinct(key for key in self.kind.every_key if key not in shorthands)
-        made: dict[str, Field] = {}
-        for key, name in names.items():
-            least = self.kind.least.get(key, 1)
-            default = defaults.get(key)
-            while default in shorthands:
-                default = defaults[str(default)]
-            zero_is_free = key in defaults and least > 0
-            stands_for = made[default] if isinstance(default, str) else default
-            made[key] = Field(key, name, least, stands_for if zero_is_free else None)
-        return tuple(made.values())
+        return fields_of(self.kind)
 
     def shape_parameters(self, fields: Iterable[Field]) -> tuple[str, ...]:
         """How a function takes these fields."""
@@ -275,33 +223,60 @@ class Interface:
     # -- the tensors ---------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _tensors(self) -> dict[str, tuple[Names, DType]]:
+        """Names of the extents and element type of all tensors: operands, those of the epilogue, the result."""
+        layout, types = self.kind.layouts[self.layout or self.kind.layout].tensors, dtype_triple(self.dtype)
+        *operands, (result, axes) = layout.items()
+        *slots, last = self.kind.slots
+        found = {name: (keys, types[slot]) for (name, keys), slot in zip(operands, slots, strict=True)}
+        extents: dict[Extent, Names] = {
+            Extent.ONE: (),
+            Extent.CHANNEL: tuple(axis for axis in axes if axis in self.kind.channel),
+            Extent.RESULT: axes,
+        }
+        dtype = types[last]
+        for step in self.epilogue:
+            tensors = step.tensors(types[ACCUMULATOR])
+            found |= {name: (extents[one.extent], one.dtype) for name, one in tensors.items()}
+            dtype = step.result(dtype)
+        return found | {result: (axes, dtype)}
+
+    @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """All tensors, the result last."""
-        types = dtype_triple(self.dtype)
-        tensors = self.kind.layouts[self.layout or self.kind.layout].tensors
         fields = [field.name for field in self.fields] if self.positional else []
-        variables = distinct(tensors, fields)
+        variables = distinct(self._tensors, fields)
         taken = [*fields, *variables.values()]
         packed = distinct((f"packed_{variable}" for variable in variables.values()), taken)
-        leading = distinct((f"ld{variable}" for variable in variables.values()), [*taken, *packed.values()])
-        last = list(tensors)[-1]
+        copies = distinct((f"{variable}_at" for variable in variables.values()), [*taken, *packed.values()])
+        taken += [*packed.values(), *copies.values()]
+        leading = distinct((f"ld{variable}" for variable in variables.values()), taken)
+        *_, last = self._tensors
         made = []
-        for (name, extents), slot in zip(tensors.items(), self.kind.slots, strict=True):
-            variable, constant = variables[name], name in self.kind.constant
-            made.append(
-                Argument(
-                    name=name,
-                    variable=variable,
-                    pointer=packed[f"packed_{variable}"] if constant else variable,
-                    extents=extents,
-                    dtype=types[slot],
-                    constant=constant,
-                    fixed=name in self.fixed,
-                    result=name == last,
-                    leading=leading[f"ld{variable}"] if self.kind.strided and len(extents) > 1 else "",
-                )
+        for name, (extents, dtype) in self._tensors.items():
+            variable = variables[name]
+            argument = Argument(
+                name=name,
+                variable=variable,
+                pointer=variable,
+                extents=extents,
+                dtype=dtype,
+                constant=name in self.kind.constant,
+                fixed=name in self.fixed,
+                result=name == last,
+                leading=leading[f"ld{variable}"] if self.is_strided and len(extents) > 1 else "",
             )
+            if argument.constant:
+                argument = replace(argument, pointer=packed[f"packed_{variable}"])
+            elif argument.by_value:
+                argument = replace(argument, pointer=copies[f"{variable}_at"])
+            made.append(argument)
         return tuple(made)
+
+    @property
+    def is_strided(self) -> bool:
+        """Whether rows may be any distance apart."""
+        return self.kind.strided and not self.epilogue
 
     @property
     def passed(self) -> tuple[Argument, ...]:
@@ -340,7 +315,7 @@ class Interface:
         """The function that dispatches."""
         parameters = [*self.shape_parameters(self.fields)]
         for argument in self.passed:
-            parameters.append(argument.declaration)
+            parameters.append(argument.parameter)
             parameters += [f"int {argument.leading}"] if argument.is_strided else []
         return Prototype(self.function, tuple(parameters))
 

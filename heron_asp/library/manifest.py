@@ -52,6 +52,7 @@ class KernelEntry:
     operator: str
     dtype: str
     layout: str
+    epilogue: str
     shape: dict[str, int]
     extents: dict[str, int]
     threads: int
@@ -142,6 +143,7 @@ def kernel_entry(kernel: Kernel, distant: Distant | None, checked: bool) -> Kern
         operator=operator.name,
         dtype=operator.dtype,
         layout=operator.layout,
+        epilogue=operator.epilogue_text,
         shape=kernel.given,
         extents=kernel.further_extents,
         threads=task.threads,

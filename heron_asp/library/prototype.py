@@ -14,9 +14,20 @@ C_TYPES = {
     "bf16": "uint16_t",
     "f32": "float",
 }
+CTYPES = {
+    name: "c_float" if c_type == "float" else f"c_{c_type.removesuffix('_t')}" for name, c_type in C_TYPES.items()
+}
 NOTES = {
     "f16": "f16 elements are passed as uint16_t: the bits of an IEEE half.",
     "bf16": "bf16 elements are passed as uint16_t: the upper half of the bits of a float.",
+}
+# Steps of epilogues, as the header explains them.
+STEPS = {
+    "bias": "bias: adds the bias of the channel",
+    "add": "add: adds the residual",
+    "relu": "relu: max(., 0)",
+    "clip": "clip=LOW:HIGH: min(max(., LOW), HIGH)",
+    "requantize": "requantize: round(. * scale) + zero_point, saturated; a product of floats, ties go to the even one",
 }
 _WIDTH = 110
 

@@ -28,8 +28,10 @@ RESERVED = frozenset((*_C.split(), *_CPP.split(), *_TEMPLATES.split(), *keyword.
 
 
 def identifier(name: str) -> str:
-    """A name with `_` for all that no identifier has."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    """A name with `_` for all that no identifier has, but `clip=-1:2.5` as `clip_m1_2p5`."""
+    plain = re.sub(r"-(?=\d)", "m", name)
+    plain = re.sub(r"(?<=\d)\.(?=\d)", "p", plain)
+    plain = re.sub(r"\W", "_", plain, flags=re.ASCII)
     return plain if plain[:1].isalpha() else f"v{plain}"
 
 

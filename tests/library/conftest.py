@@ -32,10 +32,11 @@ def sampled(
     pins: str = "",
     plain: bool = False,
     layout: str | None = None,
+    epilogue: str = "",
     **shape: int,
 ) -> Tuned:
     """A random program, as if tuning had found it: `pins` are `variable=value; ...`, `plain` avoids all intrinsics."""
-    task = Task(operator(name, shape, dtype, layout), target, threads, relaxed=["vector"] if plain else [])
+    task = Task(operator(name, shape, dtype, layout, epilogue), target, threads, relaxed=["vector"] if plain else [])
     pinned = dict(pin.split("=") for pin in pins.split("; ") if pin)
     values = {parse(variable): frozenset({parse(value)}) for variable, value in pinned.items()}
     parts = [part for part in task.space if not (plain and part.sketch.tensorized)]
@@ -90,6 +91,9 @@ PROGRAMS: tuple[dict[str, object], ...] = (
     {"name": "conv2d", **IMAGE, "stride_w": 2, "padding_left": 1, "groups": 2},
     {"name": "conv2d", **IMAGE, "padding": 1, "layout": "channels-first"},
     {"name": "conv2d", **IMAGE, "dtype": "bf16bf16f32"},
+    {"name": "conv2d", **IMAGE, "padding": 1, "epilogue": "bias,add,clip=-1:6"},
+    {"name": "conv2d", **IMAGE, "layout": "channels-first", "epilogue": "bias,requantize=u8:per-channel"},
+    {"name": "gemm", "m": 9, "n": 20, "k": 30, "threads": 2, "epilogue": "bias,requantize=s8"},
     {"name": "conv1d", "n": 1, "w": 30, "ci": 8, "co": 24, "kw": 3, "dilation": 2},
     {"name": "conv3d", "n": 1, "d": 4, "h": 5, "w": 6, "ci": 8, "co": 16, "kd": 2, "kh": 3, "kw": 3, "padding_w": 1},
     {

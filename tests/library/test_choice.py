@@ -15,6 +15,7 @@ from heron_asp.errors import HeronError
 from heron_asp.library import CCompiler, Tuned, export_tuned
 from heron_asp.library.choice import Dropped, choose
 from heron_asp.operators import KINDS, Layout, Operator, OperatorKind
+from heron_asp.operators.kind import Expression
 from heron_asp.resources import targets_folder
 from heron_asp.target import Target, load_target
 from heron_asp.task import Task
@@ -80,6 +81,18 @@ def test_layouts_of_the_tensors_are_functions_of_their_own(zen4: Target) -> None
     assert not dropped
 
 
+def test_epilogues_are_functions_of_their_own(zen4: Target) -> None:
+    kernels, dropped = choose(
+        [sampled(zen4, "gemm", m=16, n=16, k=16, epilogue=epilogue) for epilogue in ("", "relu", "clip=0:6")]
+    )
+    assert [kernel.symbol for kernel in kernels] == [
+        "gemm_clip_0_6_u8s8s32_m16_n16_k16_t1",
+        "gemm_relu_u8s8s32_m16_n16_k16_t1",
+        "gemm_u8s8s32_m16_n16_k16_t1",
+    ]
+    assert not dropped
+
+
 def test_a_shape_that_is_said_in_two_ways_is_one(zen4: Target) -> None:
     image = {"n": 1, "h": 8, "w": 7}
     first = sampled(zen4, "conv2d", **image, **WINDOW, stride=2)
@@ -115,7 +128,8 @@ def own(target: Target, scale: int = 1, threads: int = 1, **changed: Any) -> Tun
 
         k = te.reduce_axis((0, 24), name="k")
         total = te.compute((12, 40), lambda i, j: te.sum(widened(x[i, k]) * widened(w[j, k]), axis=k), name="y_sum")
-        return te.compute((12, 40), lambda i, j: total[i, j] * scale, name=made.result.name)
+        axes = {"rows": 12, "columns": 40}
+        return Expression(total, axes, lambda place: total[place["rows"], place["columns"]] * scale)
 
     def widened(element: Any) -> Any:
         return element.astype("int32")

@@ -137,6 +137,14 @@ def test_the_manifest_says_what_a_struct_holds(exported: Exported) -> None:
     assert kernel.distant is None
 
 
+def test_the_header_explains_the_steps_of_epilogues(exported: Exported) -> None:
+    header = (exported.folder / "probe.h").read_text()
+    assert " * Each sum is finished by bias, requantize=s8.\n" in header
+    assert " *         requantize: round(. * scale) + zero_point, saturated" in header
+    assert "relu:" not in header
+    assert {kernel.epilogue for kernel in exported.manifest.kernels} > {"", "bias,requantize=s8"}
+
+
 def test_the_header_says_kernels_as_c_initialises_shapes(exported: Exported) -> None:
     header = " ".join((exported.folder / "probe.h").read_text().replace("\n *", "").split())
     assert "{.n = 1, .w = 30, .ci = 8, .co = 24, .kw = 3, .dilation = 2} on 1 thread: 30 GOP/s; ow = 26" in header

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from heron_asp.dtypes import DTYPES
-from heron_asp.errors import HeronError
 from heron_asp.library.interface import Interface, public_functions
 from heron_asp.library.prototype import C_TYPES, Prototype
-from heron_asp.library.words import RESERVED, distinct
-from heron_asp.operators import KINDS, Layout, OperatorKind, operator
+from heron_asp.library.words import RESERVED, distinct, identifier
+from heron_asp.operators import KINDS, Layout, Operator, OperatorKind, operator
 from heron_asp.operators.kind import Names
 
 GENERAL = 3  # functions that every library has
@@ -80,6 +79,49 @@ def test_what_has_fixed_contents_is_no_argument() -> None:
     assert scan.kernel == ("const uint8_t *x", "const void *packed_l", "int32_t *y")
 
 
+def test_an_epilogue_is_part_of_the_name_and_its_tensors_are_arguments() -> None:
+    interface = Interface.of(
+        operator("conv1d", {"n": 1, "w": 9, "ci": 4, "co": 8, "kw": 3}, epilogue="bias,add,requantize=u8:per-channel")
+    )
+    assert texts(interface)[GENERAL] == (
+        "int conv1d_bias_add_requantize_u8_per_channel_u8s8s32(const struct conv1d_shape *shape, const uint8_t *x, "
+        "const void *packed_weight, const int32_t *bias, const int32_t *residual, const float *scale, "
+        "uint8_t zero_point, uint8_t *y)"
+    )
+    summaries = [argument.summary for argument in interface.arguments[2:]]
+    assert summaries == [
+        "bias: co elements of s32",
+        "residual: n x ow x co elements of s32",
+        "scale: co elements of f32",
+        "zero_point: one number of u8",
+        "y: n x ow x co elements of u8; written",
+    ]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        operator(name, dict.fromkeys(KINDS[name].keys, 6), layout=layout, epilogue="bias,add,requantize=s8")
+        for name in ("gemm", "gemv", "conv2d", "depthwise_conv2d", "conv2d_transposed")
+        for layout in KINDS[name].layouts
+    ],
+    ids=lambda made: made.label,
+)
+def test_arguments_are_the_tensors_of_the_operator(made: Operator) -> None:
+    for argument, spec in zip(Interface.of(made).arguments, made.tensors, strict=True):
+        assert (argument.name, argument.dtype) == (spec.name, spec.dtype)
+        assert tuple(made.extents[extent] for extent in argument.extents) == (() if argument.by_value else spec.shape)
+
+
+def test_with_an_epilogue_tensors_are_compact() -> None:
+    interface = Interface.of(operator("gemm", {"m": 8, "n": 16, "k": 4}, epilogue="clip=-5:1"))
+    assert texts(interface)[GENERAL:] == [
+        "int gemm_clip_m5_1_u8s8s32(int m, int n, int k, const uint8_t *a, const void *packed_b, int32_t *c)",
+        "size_t gemm_clip_m5_1_u8s8s32_packed_b_bytes(int n, int k)",
+        "int gemm_clip_m5_1_u8s8s32_pack_b(int n, int k, const int8_t *b, void *packed_b)",
+    ]
+
+
 def test_general_functions_carry_the_librarys_name() -> None:
     assert texts(Interface(KINDS["gemv"], "u8s8s32"))[:GENERAL] == [
         "const char *lib_error(int status)",
@@ -139,7 +181,7 @@ def test_without_keys_there_is_a_plain_function() -> None:
         "size_t outer_u8s8s32_packed_w_bytes(void)",
         "int outer_u8s8s32_pack_w(const int8_t *w, void *packed_w)",
     ]
-    assert interface.result.summary == "z: an element of s32; written"
+    assert interface.result.summary == "z: one number of s32; written"
 
 
 def test_more_than_four_numbers_are_a_struct() -> None:
@@ -155,6 +197,14 @@ def test_names_are_no_words_of_c_and_all_different() -> None:
     assert texts(interface)[GENERAL] == (
         "int my_v3_d_u8s8s32(int for_, const void *packed_double_, const uint8_t *packed_double, int32_t *for__)"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("clip=-1:6", "clip_m1_6"), ("clip=1:6", "clip_1_6"), ("clip=0.5:1e-07", "clip_0p5_1em07"), ("a-b", "a_b")],
+)
+def test_numbers_in_names_stay_apart(text: str, word: str) -> None:
+    assert identifier(text) == word
 
 
 @pytest.mark.parametrize("name", ["int", "lambda", "x y", "3", "_t", "ß", "NULL", "namespace"])
@@ -261,8 +311,3 @@ def test_long_prototypes_are_broken_at_parameters() -> None:
     text = Prototype("name", tuple(f"int parameter_{number}" for number in range(12))).text
     assert max(map(len, text.splitlines())) <= 110
     assert text.splitlines()[1].startswith("         int parameter_")
-
-
-def test_epilogues_are_refused() -> None:
-    with pytest.raises(HeronError, match="the C library takes no operators with an epilogue"):
-        Interface.of(operator("gemm", {"m": 8, "n": 16, "k": 8}, epilogue="bias"))
