@@ -153,7 +153,9 @@ class Probe:
         return best
 
     def machine(self, threads: int, overhead: float, said: Sequence[tuple[str, int, bool]] = ()) -> Machine:
-        """Everything, for a number of threads; each level is read at half its size, DRAM at four times the last cache.
+        """Everything, for a number of threads.
+
+        A level is read at half its size, one that others share at an eighth, DRAM at four times the last cache.
 
         Args:
             threads: how many.
@@ -164,7 +166,7 @@ class Probe:
         last = 0
         for name, size, shared in said or caches():
             each = size // threads if shared else size
-            levels.append(Level(name, each * threads, self.bandwidth(threads, each // 2)))
+            levels.append(Level(name, each * threads, self.bandwidth(threads, each // (8 if shared else 2))))
             last = each * threads
         levels.append(Level(_DRAM, None, self.bandwidth(threads, 4 * last // threads)))
         peak = max(self.peak(threads) for _ in range(_REPEATS))
