@@ -159,6 +159,10 @@ class BlockFacts:
                 return dim if extent == axis.extent and tensor.start(dim) == 0 else None
         return None
 
+    def endless(self, axis: Axis) -> bool:
+        """Whether the sum would go on beyond the extent of an axis: no operand ends there, so that none is zero."""
+        return axis.kind == "reduce" and all(self.own(tensor, axis) is None for tensor in self.operands)
+
     def facts(self) -> list[Term]:
         """The operator as facts of `rules/core/interface.lp`."""
         return list(self._facts())
@@ -167,7 +171,7 @@ class BlockFacts:
         yield fact("block", self.block)
         for axis in self.axes:
             yield fact("axis", self.block, axis.name, axis.kind, axis.extent)
-            if axis.kind == "reduce" and all(self.own(tensor, axis) is None for tensor in self.operands):
+            if self.endless(axis):
                 yield fact("endless", self.block, axis.name)
         for slot, tensor in enumerate(self.operands):
             yield fact("operand", self.block, slot, tensor.name)

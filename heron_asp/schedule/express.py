@@ -8,6 +8,7 @@ from typing import Any
 
 from heron_asp.analysis import BlockFacts, Tensor
 from heron_asp.dtypes import DTYPES
+from heron_asp.errors import InternalError
 from heron_asp.operators.expressions import widen
 from heron_asp.tir import substituted, with_loads
 
@@ -23,9 +24,16 @@ def express(block: BlockFacts, extents: Mapping[str, int] | None = None, innermo
         block: from `heron_asp.analysis`.
         extents: of axes that are padded.
         innermost: the axis that is innermost in the result as the block makes it; by default the one that is.
+
+    Raises:
+        InternalError: an axis is shorter than the operator's, or is padded where it is endless.
     """
     from tvm import te
 
+    for axis in block.axes:
+        wanted = (extents or {}).get(axis.name, axis.extent)
+        if wanted < axis.extent or (wanted > axis.extent and block.endless(axis)):
+            raise InternalError(f"axis {axis.name} of {axis.extent} steps cannot have {wanted}")
     return te.create_prim_func(_Expression(block, {**block.extents, **(extents or {})}, innermost).tensors())
 
 
