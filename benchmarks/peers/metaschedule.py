@@ -251,6 +251,7 @@ def search(request: Request) -> Iterator[tuple[Row, Any]]:
 def run(request: Request) -> None:
     """Tunes; writes a row a trial, and the program of each that is among the fastest so far."""
     import tvm
+    import xgboost  # noqa: F401 - imports are not part of the time
 
     mend(resolve_target(request.target))
     out = Path(request.out)
