@@ -1,4 +1,4 @@
-"""Random small operators over all kinds, layouts and element types, odd ones above all."""
+"""Random small operators over all kinds, layouts, element types and epilogues, odd ones above all."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ PRODUCT_DTYPES = (
     "f32f32f32",
     "f16f16f32",
 )
+EPILOGUES = (
+    *("",) * 4,
+    "relu",
+    "bias",
+    "bias,add,clip=-3:300",
+    "bias,relu,requantize=u8:per-channel",
+    "add,requantize=s8",
+)
 _TRIES = 1_000
 
 
@@ -36,14 +44,14 @@ def random_operators(number: int, seed: int) -> Iterator[Operator]:
 
 
 def random_operator(name: str, rng: Random, most: int = MOST_OPERATIONS) -> Operator:
-    """An operator of a kind of at most so many operations, with random shape, layout and types."""
+    """An operator of a kind of at most so many operations, with random shape, layout, types and epilogue."""
     kind = KINDS[name]
     for _ in range(_TRIES):
         shape = _SHAPES.get(name, _plain)(name, rng)
         dtype = rng.choice(DTYPES.get(name, PRODUCT_DTYPES))
         try:
-            made = operator(name, shape, dtype, rng.choice(list(kind.layouts)))
-        except HeronError:  # the shape makes no sense, such as a kernel beyond the padded operand
+            made = operator(name, shape, dtype, rng.choice(list(kind.layouts)), rng.choice(EPILOGUES))
+        except HeronError:  # it makes no sense, such as a kernel beyond the padded operand, or floats requantized
             continue
         if made.operations <= most:
             return made

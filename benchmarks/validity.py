@@ -23,11 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-
-try:
-    from benchmarks.instances import random_operators
-except ModuleNotFoundError:  # started as a file
-    from instances import random_operators
+from instances import random_operators
 
 from heron_asp import LocalDevice, Task, operator, resolve_target
 from heron_asp.host import require_host

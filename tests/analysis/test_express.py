@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import random_operator
 
-from benchmarks.instances import random_operator
 from heron_asp.analysis import BlockFacts, analyse
 from heron_asp.errors import InternalError
 from heron_asp.measure.data import cases
