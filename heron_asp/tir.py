@@ -45,3 +45,29 @@ def divides(value: Any) -> bool:
     found: list[Any] = []
     tvm_ffi.structural_walk(value, [(kind, found.append) for kind in (prim.FloorDiv, prim.FloorMod)])
     return bool(found)
+
+
+def bounds_of(value: Any, variable: Any) -> tuple[int, int] | None:
+    """Bounds of a variable outside of which an expression is zero: `if_then_else(low <= variable < high, ..., 0)`."""
+    from tvm.ir.prim import expr as prim
+
+    if getattr(getattr(value, "op", None), "name", "") != "prim.if_then_else":
+        return None
+    condition, _, otherwise = value.args
+    if not isinstance(otherwise, prim.IntImm | prim.FloatImm) or float(otherwise.value) != 0.0:
+        return None
+    low = high = None
+    for term in _conjunction(condition):
+        if isinstance(term, prim.LE) and isinstance(term.a, prim.IntImm) and term.b.same_as(variable):
+            low = int(term.a)
+        elif isinstance(term, prim.LT) and isinstance(term.b, prim.IntImm) and term.a.same_as(variable):
+            high = int(term.b)
+    return (low or 0, high) if high is not None else None
+
+
+def _conjunction(condition: Any) -> list[Any]:
+    from tvm.ir.prim import expr as prim
+
+    if isinstance(condition, prim.And):
+        return [*_conjunction(condition.a), *_conjunction(condition.b)]
+    return [condition]

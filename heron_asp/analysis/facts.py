@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heron_asp.terms import Term, fact
-from heron_asp.tir import loads
+from heron_asp.tir import bounds_of, loads
 
 _SATURATED = 2**30  # larger strides are all alike to the rules, and clingo's integers have 32 bits
 
@@ -51,6 +51,13 @@ class Stage:
 
     variables: tuple[Any, ...]
     value: Any
+
+    def rows(self, dim: int) -> tuple[int, int] | None:
+        """The first index along a dimension at which elements are not all zero, and the first at which they are again.
+
+        None where the expression does not say it: it is then no padding with zeros.
+        """
+        return bounds_of(self.value, self.variables[dim])
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,11 @@ class BlockFacts:
         stages = [tensor.stage for tensor in self.operands] + [self.finish.stage if self.finish else None]
         return {str(load.source.name) for stage in stages if stage is not None for load in loads(stage.value)}
 
+    def border(self, tensor: Tensor, dim: int) -> tuple[int, int] | None:
+        """The first and the last but one index along a dimension at which an operand is not all zero padding."""
+        found = tensor.stage.rows(dim) if tensor.stage is not None else None
+        return found if found is not None and (found[0] > 0 or found[1] < tensor.shape[dim]) else None
+
     def order(self, innermost: str = "") -> list[str]:
         """The loops of the block, where it makes its result with an axis innermost."""
         spatial = [axis.name for axis in self.axes if axis.kind == "spatial"]
@@ -177,6 +189,9 @@ class BlockFacts:
             yield fact("operand", self.block, slot, tensor.name)
             if tensor.stage is not None:
                 yield fact("staged", self.block, tensor.name)
+            for dim in range(len(tensor.shape)):
+                if self.border(tensor, dim) is not None:
+                    yield fact("bordered", self.block, tensor.name, dim)
         yield fact("result", self.block, self.result.name)
         if self.finish is not None:
             yield fact("staged", self.block, self.result.name)

@@ -161,7 +161,7 @@ class _Walk:
                 continue
             _, schedule, made = self.path[-1]
             schedule, made = schedule.copy(), dict(made)  # TVM copies no schedule that is tensorized: that is a leaf
-            execute(schedule, call, made, self.intrinsics)
+            schedule = execute(schedule, call, made, self.intrinsics)
             self.path.append((call, schedule, made))
         return self.path[-1][1]
 

@@ -1,8 +1,8 @@
 """From the steps of a sketch and an assignment to a list of calls of `tvm.s_tir.Schedule`.
 
 A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. The first
-one expresses the operator over padded extents, all others are primitives of TVM's. This module knows TVM's primitives
-and named loops; it knows no accelerator.
+one expresses the operator over padded extents, the last one may skip zeros, all others are primitives of TVM's. This
+module knows those and named loops; it knows no accelerator.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, Union
 
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
+from heron_asp.schedule.zeros import Window
 from heron_asp.sketch import Sketch
 from heron_asp.terms import Term, Value, plain, text
 
@@ -75,7 +76,16 @@ class Form:
     innermost: str = ""
 
 
-Argument: TypeAlias = Union[Ref, int, str, bool, Form, IndexMap, Source, IntrinsicName, tuple["Argument", ...], None]  # noqa: UP007
+@dataclass(frozen=True)
+class Skip:
+    """A loop that leaves out steps on zero padding, by the window that it walks through."""
+
+    loop: Ref
+    window: Window
+
+
+Simple: TypeAlias = Ref | int | str | bool | Form | Skip | IndexMap | Source | IntrinsicName | None
+Argument: TypeAlias = Union[Simple, tuple["Argument", ...]]  # noqa: UP007 - it names itself
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,8 @@ def plan(block: BlockFacts, sketch: Sketch, values: Values) -> list[Call]:
     for step in sketch.steps:
         if step.taken(values):
             planner.take(step.primitive)
+    if planner.skips:
+        planner.calls.append(Call("skip_zeros", (block.block, *planner.skips)))
     return planner.calls
 
 
@@ -134,6 +146,7 @@ class _Planner:
         self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
         self.form = Form()
         self._call("express", self.form)
+        self.skips: list[Skip] = []
         self._call("get_sblock", block.block, results=[self._name(block.block)])
 
     # -- primitives, by TVM's names --------------------------------------------------------------------------------
@@ -265,6 +278,16 @@ class _Planner:
     def _do_tensorize(self, _block: Value, intrinsic: Value, seating: Value) -> None:
         unit = self._at("unit")[0]
         self._call("tensorize", self._ref(unit), IntrinsicName(text(intrinsic), text(seating)))
+
+    def _do_skip_zeros(self, loop: Term, tensor: Value, dim: Value) -> None:
+        operand = self.block.operands[self.slot[text(tensor)]]
+        at = self._number(dim)
+        rows = self.block.border(operand, at)
+        if rows is None:
+            raise InternalError(f"skip_zeros({text(loop)}, {text(tensor)}, {at}): the operand has no padding there")
+        places = self._axes()
+        strides = tuple((places.index(term.axis), term.stride) for term in self.block.of(operand.name, at))
+        self.skips.append(Skip(self._ref(loop), Window(strides, operand.start(at), *rows)))
 
     # -- names -----------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
 from heron_asp.schedule.express import express, named
-from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 from heron_asp.schedule.tensor_intrin import register
+from heron_asp.schedule.zeros import skip_zeros
 
 PREPARED = "meta_schedule.layout_rewrite_preproc"  # TVM's own mark of a block that packs what is known ahead
 KERNEL = "main"
@@ -63,7 +64,7 @@ def replay(block: BlockFacts, calls: Sequence[Call], intrinsics: Mapping[str, In
     schedule = begin(block, calls[0])
     made: dict[str, Any] = {}
     for call in calls[1:]:
-        execute(schedule, call, made, intrinsics)
+        schedule = execute(schedule, call, made, intrinsics)
     return split_prepared(schedule.mod)
 
 
@@ -76,8 +77,16 @@ def begin(block: BlockFacts, call: Call, **options: Any) -> Any:
     return Schedule(express(block, dict(form.padded), form.innermost), **options)
 
 
-def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> None:
-    """Executes one call; `made` holds the blocks and loops by name, and takes those that the call makes."""
+def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:
+    """Executes one call; `made` holds the blocks and loops by name, and takes those that the call makes.
+
+    Returns:
+        The schedule afterwards.
+    """
+    if call.primitive == "skip_zeros":
+        block, *skips = call.arguments
+        loops = [(made[skip.loop.name], skip.window) for skip in skips if isinstance(skip, Skip)]
+        return skip_zeros(schedule, str(block), loops)
     arguments = [_value(argument, made, intrinsics) for argument in call.arguments]
     options = {name: _value(value, made, intrinsics) for name, value in call.options}
     result = getattr(schedule, call.primitive)(*arguments, **options)
@@ -85,6 +94,7 @@ def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping
         made.update(zip(call.results, list(result)[-call.take :], strict=True))
     elif call.results:
         made[call.results[0]] = result
+    return schedule
 
 
 def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Source
+from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 
 
 def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:
@@ -23,6 +23,7 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
         "from heron_asp.analysis import analyse",
         "from heron_asp.schedule.express import express",
         *(["from heron_asp.schedule.tensor_intrin import register"] if named else []),
+        *(["from heron_asp.schedule.zeros import Window, skip_zeros"] if calls[-1].primitive == "skip_zeros" else []),
         "from tvm.s_tir import Schedule",
         "",
         f"target = resolve_target({target!r})",
@@ -55,6 +56,10 @@ def _source_name(intrinsic: str) -> str:
 
 
 def _statement(call: Call) -> str:
+    if call.primitive == "skip_zeros":
+        block, *skips = call.arguments
+        shown = ", ".join(f"({skip.loop.name}, {skip.window!r})" for skip in skips if isinstance(skip, Skip))
+        return f"sch = skip_zeros(sch, {block!r}, [{shown}])"
     arguments = [_show(argument) for argument in call.arguments]
     arguments += [f"{name}={_show(value)}" for name, value in call.options]
     called = f"sch.{call.primitive}({', '.join(arguments)})"
