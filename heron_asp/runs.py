@@ -14,7 +14,7 @@ from heron_asp.operators import Operator, operator
 from heron_asp.record import Header, Result, checked, read_json
 from heron_asp.resources import suggestion
 from heron_asp.space import Candidate, SketchSpace
-from heron_asp.store import Row, Trial, read_trials
+from heron_asp.store import Row, Trial, read_budget, read_trials
 from heron_asp.target import load_target
 from heron_asp.task import Task
 from heron_asp.terms import Value, parse, text
@@ -38,6 +38,11 @@ class Run:
     def trials(self) -> dict[int, Trial]:
         """All recorded trials."""
         return read_trials(self.path)
+
+    @property
+    def budget(self) -> int:
+        """The trials that it may make."""
+        return read_budget(self.path, self.header)
 
     @property
     def operator(self) -> Operator:

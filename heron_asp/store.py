@@ -2,7 +2,7 @@
 
 run.json         what is tuned, and how: written once
 trials.jsonl     a row before each candidate ('started') and one after it
-sessions.jsonl   when the run was started and continued, on what machine
+sessions.jsonl   when the run was started and continued, on what machine, with how many trials
 result.json      the outcome: written when the run ends
 """
 
@@ -11,14 +11,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heron_asp.errors import HeronError
 from heron_asp.measure.result import Measurement
-from heron_asp.record import Finished, Started, checked, naming, parse_json, read_json
+from heron_asp.record import Finished, Header, Record, Session, Started, checked, naming, parse_json, read_json
 
 Row = dict[str, Any]
 
@@ -63,6 +63,19 @@ class RunDirectory:
     def result_file(self) -> Path:
         """The outcome."""
         return self.path / "result.json"
+
+    def recorded(self) -> Row | None:
+        """The header of the run that it holds; None if it holds none.
+
+        Raises:
+            HeronError: the header is broken, or of a version of which runs cannot be continued.
+        """
+        if not self.header_file.exists():
+            return None
+        found = checked(read_json(self.header_file), Header, self.header_file)
+        if not found.get("sizes"):
+            raise HeronError(f"{self.header_file}: of an older version, which did not record the sizes of its search")
+        return found
 
     def open(self, header: Mapping[str, Any], resume: bool) -> None:
         """Creates the directory, or continues it.
@@ -160,6 +173,19 @@ def rows(file: Path) -> Iterator[Row]:
     Raises:
         HeronError: a line in the middle is no row.
     """
+    return rows_of(file, lambda row: Finished if row.get("event") == "finished" else Started)
+
+
+def rows_of(file: Path, model: Callable[[Row], type[Record]]) -> Iterator[Row]:
+    """The whole rows of a file that is appended to, none if it does not exist.
+
+    Args:
+        file: where.
+        model: of a row.
+
+    Raises:
+        HeronError: a line in the middle is no row.
+    """
     try:
         with naming(file):
             lines = file.read_bytes().split(b"\n")
@@ -170,8 +196,13 @@ def rows(file: Path) -> Iterator[Row]:
     for number, line in enumerate(lines[:-1], start=1):
         where = f"{file}:{number}"
         row = parse_json(line, where)
-        finished = isinstance(row, dict) and row.get("event") == "finished"
-        yield checked(row, Finished if finished else Started, where)
+        yield checked(row, model(row) if isinstance(row, dict) else Record, where)
+
+
+def read_budget(path: Path, header: Row) -> int:
+    """The trials that a run may make: those that it was last started or continued with."""
+    sessions = [row["trials"] for row in rows_of(path / "sessions.jsonl", lambda _: Session) if row.get("trials")]
+    return int(sessions[-1] if sessions else header["trials"])
 
 
 def write_whole(file: Path, data: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "seed": run.header["seed"],
         "search": run.header["search"],
         "state": "finished" if run.result else "unfinished",
-        "budget": run.header["trials"],
+        "budget": run.budget,
         "trials": dict(statuses),
         "errors": [{"error": error, "trials": count} for error, count in errors.most_common(5)],
         "convergence": convergence,

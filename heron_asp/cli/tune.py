@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from heron_asp.measure.device import Device
+    from heron_asp.outcome import Outcome, Progress
+    from heron_asp.store import RunDirectory
     from heron_asp.task import Task
-    from heron_asp.tuning import Outcome, Progress
 
 NAME = "tune"
+_TRIALS = 64
 
 
 class SearchName(StrEnum):
@@ -35,7 +37,15 @@ class SearchName(StrEnum):
 @common.over_a_task(looks=False)
 def command(
     task: common.Task,
-    trials: Annotated[int, typer.Option("--trials", help="Candidates to measure.", min=1)] = 64,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            help="Candidates to measure, those included that --resume finds measured.",
+            min=1,
+            show_default="64, or as before",
+        ),
+    ] = None,
     seed: common.Seed = 0,
     out: Annotated[
         Path | None,
@@ -82,10 +92,7 @@ def command(
     json: common.Json = False,
 ) -> int:
     """Search for the fastest program: build, check and time candidates, record every step, confirm the winner."""
-    from dataclasses import replace
-
     from heron_asp.measure.result import Limits
-    from heron_asp.search import SearchOptions
     from heron_asp.store import RunDirectory
     from heron_asp.tuning import TuneOptions, tune
 
@@ -94,18 +101,25 @@ def command(
         "history": history, "keys": keys, "exploit": exploit, "children": children,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    sizes = replace(SearchOptions.scaled(trials), **given)
-    options = TuneOptions(trials, seed, str(search), sizes)
+    run = RunDirectory(out or Path("runs") / _run_name(task, seed))
+    options = TuneOptions(trials or _budget(run, resume), seed, str(search), given)
     measuring = _device(task, device, Limits(build=build_timeout, run=run_timeout))
     common.require_programs(task)
-    directory = out or Path("runs") / _run_name(task, seed)
-    with _Reporter(task, trials, json) as reporter:
-        outcome = tune(task, measuring, options, RunDirectory(directory), resume, reporter.progress)
+    with _Reporter(task, options.trials, json) as reporter:
+        outcome = tune(task, measuring, options, run, resume, reporter.progress)
     if json:
         common.print_json(outcome.to_json())
     else:
         _print(outcome)
     return ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.OK
+
+
+def _budget(run: RunDirectory, resume: bool) -> int:
+    """The trials of a run for which none are asked."""
+    from heron_asp.store import read_budget
+
+    before = run.recorded() if resume else None
+    return read_budget(run.path, before) if before else _TRIALS
 
 
 def _device(task: Task, said: str, limits: Any) -> Device:
