@@ -23,7 +23,7 @@ def ranking(done: Done) -> list[tuple[Candidate, float]]:
     return sorted(ran, key=lambda pair: pair[1])
 
 
-def confirm(outcome: Outcome, device: Device, done: Done, rounds: int) -> None:
+def confirm(outcome: Outcome, device: Device, done: Done, rounds: int, contenders: int = CONTENDERS) -> None:
     """Measures the best few again, interleaved, and chooses among them.
 
     What counts is the least time that was ever measured of a candidate, in its trial or now: other work on the machine
@@ -34,16 +34,17 @@ def confirm(outcome: Outcome, device: Device, done: Done, rounds: int) -> None:
         device: measures.
         done: all trials.
         rounds: how often each contender is measured; 0 leaves that out.
+        contenders: how many are measured.
 
     Raises:
         HeronError: no candidate was correct.
     """
-    contenders = ranking(done)[:CONTENDERS]
-    times = device.compare([candidate for candidate, _ in contenders], rounds) if rounds and contenders else None
+    best = ranking(done)[:contenders]
+    times = device.compare([candidate for candidate, _ in best], rounds) if rounds and best else None
     if times is None:
-        choose(outcome, contenders)
+        choose(outcome, best)
     else:
-        choose(outcome, [(one, min(before, *now)) for (one, before), now in zip(contenders, times, strict=True) if now])
+        choose(outcome, [(one, min(before, *now)) for (one, before), now in zip(best, times, strict=True) if now])
     if outcome.best is None:
         first = next((measurement.error for _, measurement in done if measurement.error), "the space has no program")
         raise HeronError("no candidate survived", first, ExitCode.NO_SURVIVOR)

@@ -20,7 +20,7 @@ class Progress:
 
     Attributes:
         trial: trials that ended, recorded ones included.
-        trials: the budget.
+        trials: the budget; those so far if others decide when the run ends.
         best: seconds of the best correct candidate, None before there is one.
         statuses: how many trials ended how.
         elapsed: wall seconds of this session.

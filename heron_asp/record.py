@@ -50,7 +50,7 @@ class Header(Record):
     target: str
     target_file: str
     threads: Annotated[int, Field(ge=1)]
-    trials: int
+    trials: int | None
     seed: int
     search: str
     sizes: Sizes | None = None
@@ -58,7 +58,7 @@ class Header(Record):
     versions: Mapping[str, str]
 
 
-class Session(Record):
+class Start(Record):
     """A row of `sessions.jsonl`."""
 
     trials: Annotated[int, Field(ge=1)] | None = None

@@ -17,10 +17,11 @@ from heron_asp.measure.result import Measurement
 from heron_asp.outcome import Outcome, Progress
 from heron_asp.search import ConstrainedGenetic, RandomSearch, Search, SearchOptions
 from heron_asp.space import Candidate
-from heron_asp.store import RunDirectory, write_whole
+from heron_asp.store import RunDirectory, Trial, write_whole
 from heron_asp.task import Task
 
 HOPELESS = 24  # consecutive failures from the start after which a run ends
+TRIALS = 64  # that the sizes of a search are made for where nobody says how many there will be
 _A_ROUND = 1_000  # more than any search proposes at once
 
 
@@ -29,7 +30,8 @@ class TuneOptions:
     """How a run is made.
 
     Attributes:
-        trials: candidates to measure, those included that a run that is continued has measured already.
+        trials: candidates to measure, those included that a run that is continued has measured already; None if
+            whoever advances the run decides.
         seed: of the search.
         search: `cga` or `random`.
         sizes: of the genetic search, where they differ from `SearchOptions.scaled(trials)`. A run that is continued
@@ -37,7 +39,7 @@ class TuneOptions:
         confirm: rounds in which the contenders are measured again; 0 leaves that out.
     """
 
-    trials: int
+    trials: int | None
     seed: int = 0
     search: str = "cga"
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class TuneOptions:
     @property
     def all_sizes(self) -> SearchOptions:
         """Sizes of a new run."""
-        return replace(SearchOptions.scaled(self.trials), **self.sizes)  # type: ignore[arg-type]  # checked by the CLI
+        return replace(SearchOptions.scaled(self.trials or TRIALS), **self.sizes)  # type: ignore[arg-type]  # checked by the CLI
 
 
 def header(task: Task, options: TuneOptions) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def tune(
     tuning = TuningRun(task, device, options, run, progress)
     try:
         tuning.open(resume)
-        tuning.advance(options.trials)
+        tuning.advance(options.trials or TRIALS)
         return tuning.conclude(options.confirm)
     except KeyboardInterrupt:
         return tuning.interrupted()
@@ -142,9 +144,15 @@ class TuningRun:
         self.best: float | None = None
         self.peak: float | None = None
         self.exhausted = False
+        self.recorded: Mapping[int, Trial] = {}
         self._start = time.monotonic()
         self._queue: deque[Candidate] = deque()  # proposed, and not measured yet
         self._twins: dict[str, Measurement] = {}
+
+    @property
+    def replayed(self) -> int:
+        """Trials that were measured before."""
+        return sum(trial.measurement is not None for trial in self.recorded.values())
 
     def open(self, resume: bool) -> None:
         """Opens the run directory, and measures the peak.
@@ -158,10 +166,9 @@ class TuningRun:
             said |= {"trials": before["trials"], "sizes": {**before["sizes"], **self.options.sizes}}
         self.directory.open(said, resume)
         self.recorded = self.directory.trials()
-        finished = sum(trial.measurement is not None for trial in self.recorded.values())
-        if finished > self.options.trials:
+        if self.options.trials is not None and self.replayed > self.options.trials:
             raise HeronError(
-                f"{self.directory.path} records {finished} trials, more than --trials {self.options.trials}",
+                f"{self.directory.path} records {self.replayed} trials, more than --trials {self.options.trials}",
                 "--trials counts those that are recorded already",
             )
         self._search = self._make_search(SearchOptions(**said["sizes"]))
@@ -284,20 +291,24 @@ class TuningRun:
     def _progress(self) -> Progress:
         elapsed = time.monotonic() - self._start
         operations = self.task.operator.operations
-        done, trials = len(self.done), self.options.trials
+        done, trials = len(self.done), self.options.trials or len(self.done)
         return Progress(done, trials, self.best, dict(self.statuses), elapsed, self.peak, operations)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def conclude(self, rounds: int) -> Outcome:
+    def conclude(self, rounds: int, contenders: int = confirmation.CONTENDERS) -> Outcome:
         """Measures the best few and the peak again, chooses the winner, and writes `result.json`.
+
+        Args:
+            rounds: how often each contender is measured.
+            contenders: how many are.
 
         Raises:
             HeronError: no candidate was correct.
             InternalError: the winner is faster than the peak; the result is written all the same.
         """
         outcome = self._outcome()
-        confirmation.confirm(outcome, self.device, self.done, rounds)
+        confirmation.confirm(outcome, self.device, self.done, rounds, contenders)
         outcome.peak = self.peak = confirmation.higher(self.device, self.peak)
         wrong = confirmation.compare_with_peak(outcome, self.device)
         outcome.wall_seconds = time.monotonic() - self._start
