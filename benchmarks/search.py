@@ -15,7 +15,7 @@ from rich.table import Table
 from heron_asp import LocalDevice, RunDirectory, Task, TuneOptions, operator, resolve_target, tune
 from heron_asp.host import require_host
 from heron_asp.operators import parse_shape
-from heron_asp.tuning import Outcome
+from heron_asp.outcome import Outcome
 
 AFTER = (8, 16, 32, 64, 128, 256)
 

@@ -24,8 +24,22 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
+class Sizes(Record):
+    """Sizes of the search."""
+
+    batch: Annotated[int, Field(ge=1)]
+    first: Annotated[int, Field(ge=1)]
+    population: Annotated[int, Field(ge=2)]
+    generations: Annotated[int, Field(ge=1)]
+    elites: Annotated[int, Field(ge=1)]
+    history: Annotated[int, Field(ge=1)]
+    keys: Annotated[float, Field(ge=0, le=1)]
+    exploit: Annotated[float, Field(ge=0, le=1)]
+    children: Annotated[int, Field(ge=1)]
+
+
 class Header(Record):
-    """`run.json`."""
+    """`run.json`; the budget is the first one, a run may have been continued with another."""
 
     key: str
     operator: str
@@ -36,11 +50,18 @@ class Header(Record):
     target: str
     target_file: str
     threads: Annotated[int, Field(ge=1)]
-    trials: int
+    trials: int | None
     seed: int
     search: str
+    sizes: Sizes | None = None
     extra_rules: list[str]
     versions: Mapping[str, str]
+
+
+class Start(Record):
+    """A row of `sessions.jsonl`."""
+
+    trials: Annotated[int, Field(ge=1)] | None = None
 
 
 class Best(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from heron_asp.operators import Operator, operator
 from heron_asp.record import Header, Result, checked, read_json
 from heron_asp.resources import suggestion
 from heron_asp.space import Candidate, SketchSpace
-from heron_asp.store import Row, Trial, read_trials
+from heron_asp.store import SESSION_HEADER, Row, Trial, read_budget, read_trials
 from heron_asp.target import load_target
 from heron_asp.task import Task
 from heron_asp.terms import Value, parse, text
@@ -38,6 +38,11 @@ class Run:
     def trials(self) -> dict[int, Trial]:
         """All recorded trials."""
         return read_trials(self.path)
+
+    @property
+    def budget(self) -> int | None:
+        """The trials that it may make; None if others decide."""
+        return read_budget(self.path, self.header)
 
     @property
     def operator(self) -> Operator:
@@ -107,6 +112,20 @@ class Run:
         except HeronError as error:
             said = error.message.removeprefix(f"{self.path}: ")
             raise HeronError(f"{self.path}: {said}", error.hint, error.code) from None
+
+
+def run_paths(paths: Sequence[Path]) -> list[Path]:
+    """Run directories that are named: those of a session's cases for a session, and no files of a session's own.
+
+    So `DIR` and the shell's `DIR/*` both mean all cases of the session in DIR.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if (path / SESSION_HEADER).is_file():
+            found += sorted(one.parent for one in path.glob("*/run.json"))
+        elif path.is_dir() or not (path.parent / SESSION_HEADER).is_file():
+            found.append(path)
+    return found
 
 
 def load_run(path: Path) -> Run:

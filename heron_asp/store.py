@@ -2,7 +2,7 @@
 
 run.json         what is tuned, and how: written once
 trials.jsonl     a row before each candidate ('started') and one after it
-sessions.jsonl   when the run was started and continued, on what machine
+sessions.jsonl   when the run was started and continued, on what machine, with how many trials
 result.json      the outcome: written when the run ends
 """
 
@@ -11,16 +11,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heron_asp.errors import HeronError
 from heron_asp.measure.result import Measurement
-from heron_asp.record import Finished, Started, checked, naming, parse_json, read_json
+from heron_asp.record import Finished, Header, Record, Start, Started, checked, naming, parse_json, read_json
 
 Row = dict[str, Any]
+SESSION_HEADER = "session.json"  # in a directory that holds the run directories of many cases
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,24 @@ class Trial:
     values: Mapping[str, int | str]
 
 
-class RunDirectory:
-    """A run directory that is open for writing; a second process that opens it is refused."""
+class RecordDirectory:
+    """A directory of records that one process writes; a second one that opens it is refused.
+
+    Attributes:
+        path: the directory.
+        header_file: what is recorded, and how; written once.
+        rows_file: what happened; appended to.
+    """
+
+    header_name = "run.json"
+    rows_name = "trials.jsonl"
+    what = "run"
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.header_file = path / self.header_name
+        self.rows_file = path / self.rows_name
         self._lock = -1
-
-    @property
-    def header_file(self) -> Path:
-        """What is tuned, and how."""
-        return self.path / "run.json"
-
-    @property
-    def trials_file(self) -> Path:
-        """The rows."""
-        return self.path / "trials.jsonl"
 
     @property
     def result_file(self) -> Path:
@@ -68,7 +71,7 @@ class RunDirectory:
         """Creates the directory, or continues it.
 
         Raises:
-            HeronError: it exists and `resume` is not set; it records another task; another process has it open; it
+            HeronError: it exists and `resume` is not set; it records something else; another process has it open; it
                 cannot be written.
         """
         with naming(self.path):
@@ -78,11 +81,11 @@ class RunDirectory:
         if self.header_file.exists():
             if not resume:
                 raise HeronError(
-                    f"{self.path} already holds a run", "continue it with --resume, or give another --out DIR"
+                    f"{self.path} already holds a {self.what}", "continue it with --resume, or give another --out DIR"
                 )
             self._compare(header)
         elif self.path.is_dir() and any(self.path.iterdir()):
-            raise HeronError(f"{self.path} is not empty and holds no run", "give another --out DIR")
+            raise HeronError(f"{self.path} is not empty and holds no {self.what}", "give another --out DIR")
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR)
         try:
@@ -111,25 +114,45 @@ class RunDirectory:
         different = [key for key in said if key != "versions" and recorded[key] != said[key]]
         if different:
             lines = [f"{key}: recorded {recorded[key]}, asked {said[key]}" for key in different]
-            raise HeronError(f"{self.path} records another run:\n  " + "\n  ".join(lines), "give another --out DIR")
+            raise HeronError(
+                f"{self.path} records another {self.what}:\n  " + "\n  ".join(lines), "give another --out DIR"
+            )
 
     def _cut_torn_line(self) -> None:
-        """A kill in the middle of a write leaves half a line; the trial it spoke of is measured again."""
-        if not self.trials_file.exists():
+        """A kill in the middle of a write leaves half a line; what it spoke of is done again."""
+        if not self.rows_file.exists():
             return
-        data = self.trials_file.read_bytes()
+        data = self.rows_file.read_bytes()
         whole = data.rfind(b"\n") + 1
         if whole < len(data):
-            with self.trials_file.open("r+b") as file:
+            with self.rows_file.open("r+b") as file:
                 file.truncate(whole)
 
-    def append(self, row: Mapping[str, Any], file: str = "trials.jsonl") -> None:
+    def append(self, row: Mapping[str, Any], name: str | None = None) -> None:
         """Appends a row that survives a crash of the process (and, the file being synced, of the machine)."""
         line = json.dumps(row, separators=(",", ":")) + "\n"
-        with naming(self.path / file), (self.path / file).open("ab") as out:
+        file = self.path / (name or self.rows_name)
+        with naming(file), file.open("ab") as out:
             out.write(line.encode())
             out.flush()
             os.fsync(out.fileno())
+
+
+class RunDirectory(RecordDirectory):
+    """A run directory that is open for writing."""
+
+    def recorded(self) -> Row | None:
+        """The header of the run that it holds; None if it holds none.
+
+        Raises:
+            HeronError: the header is broken, or of a version of which runs cannot be continued.
+        """
+        if not self.header_file.exists():
+            return None
+        found = checked(read_json(self.header_file), Header, self.header_file)
+        if not found.get("sizes"):
+            raise HeronError(f"{self.header_file}: of an older version, which did not record the sizes of its search")
+        return found
 
     def trials(self) -> dict[int, Trial]:
         """All recorded trials by number; a finished row replaces its started one."""
@@ -160,6 +183,19 @@ def rows(file: Path) -> Iterator[Row]:
     Raises:
         HeronError: a line in the middle is no row.
     """
+    return rows_of(file, lambda row: Finished if row.get("event") == "finished" else Started)
+
+
+def rows_of(file: Path, model: Callable[[Row], type[Record]]) -> Iterator[Row]:
+    """The whole rows of a file that is appended to, none if it does not exist.
+
+    Args:
+        file: where.
+        model: of a row.
+
+    Raises:
+        HeronError: a line in the middle is no row.
+    """
     try:
         with naming(file):
             lines = file.read_bytes().split(b"\n")
@@ -170,8 +206,14 @@ def rows(file: Path) -> Iterator[Row]:
     for number, line in enumerate(lines[:-1], start=1):
         where = f"{file}:{number}"
         row = parse_json(line, where)
-        finished = isinstance(row, dict) and row.get("event") == "finished"
-        yield checked(row, Finished if finished else Started, where)
+        yield checked(row, model(row) if isinstance(row, dict) else Record, where)
+
+
+def read_budget(path: Path, header: Row) -> int | None:
+    """The trials that a run may make, by its last start; None if others decide."""
+    starts = [row["trials"] for row in rows_of(path / "sessions.jsonl", lambda _: Start) if "trials" in row]
+    budget: int | None = starts[-1] if starts else header["trials"]
+    return budget
 
 
 def write_whole(file: Path, data: Mapping[str, Any]) -> None:

@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
+from heron_asp import confirmation
 from heron_asp.errors import ExitCode, HeronError, InternalError
 from heron_asp.measure.device import Device
-from heron_asp.measure.result import Measurement, Status
+from heron_asp.measure.result import Measurement
+from heron_asp.outcome import Outcome, Progress
 from heron_asp.search import ConstrainedGenetic, RandomSearch, Search, SearchOptions
 from heron_asp.space import Candidate
-from heron_asp.store import RunDirectory, write_whole
+from heron_asp.store import RunDirectory, Trial, write_whole
 from heron_asp.task import Task
 
-logger = logging.getLogger(__name__)
-
-CONTENDERS = 5  # candidates that are measured again, interleaved
-TIE = 0.01  # a difference below this is noise
-ABOVE_PEAK = 0.02  # noise of the peak, which is measured too: only what is faster by more is suspect
-PEAKS = 8  # measurements of a peak that a busy machine hides
-ROUNDS = 4  # of a suspect program and the peak in turn: faster in every one of them is an error
 HOPELESS = 24  # consecutive failures from the start after which a run ends
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a run looks like after a trial.
-
-    Attributes:
-        trial: trials that ended, recorded ones included.
-        trials: the budget.
-        best: seconds of the best correct candidate, None before there is one.
-        statuses: how many trials ended how.
-        elapsed: wall seconds of this session.
-        peak: operations a second of the intrinsic, None if there is none.
-        operations: useful operations of a call.
-    """
-
-    trial: int
-    trials: int
-    best: float | None
-    statuses: Mapping[str, int]
-    elapsed: float
-    peak: float | None
-    operations: int
-
-    @property
-    def share_of_peak(self) -> float | None:
-        """The best's speed as a share of the peak; None where there is none, or a busy machine has hidden the peak."""
-        if self.best is None or self.peak is None:
-            return None
-        share = self.operations / self.best / self.peak
-        return share if share <= 1 + ABOVE_PEAK else None
+TRIALS = 64  # that the sizes of a search are made for where nobody says how many there will be
+_A_ROUND = 1_000  # more than any search proposes at once
 
 
 @dataclass(frozen=True)
@@ -66,89 +30,31 @@ class TuneOptions:
     """How a run is made.
 
     Attributes:
-        trials: candidates to measure.
+        trials: candidates to measure, those included that a run that is continued has measured already; None if
+            whoever advances the run decides.
         seed: of the search.
         search: `cga` or `random`.
-        sizes: of the genetic search; scaled to `trials` by default.
+        sizes: of the genetic search, where they differ from `SearchOptions.scaled(trials)`. A run that is continued
+            keeps the sizes that it was started with, whatever its trials now.
         confirm: rounds in which the contenders are measured again; 0 leaves that out.
     """
 
-    trials: int
+    trials: int | None
     seed: int = 0
     search: str = "cga"
-    sizes: SearchOptions | None = None
+    sizes: Mapping[str, float] = field(default_factory=dict)
     confirm: int = 5
 
-    def make(self, task: Task) -> Search:
-        """The search."""
-        if self.search == "random":
-            return RandomSearch(task.space, self.seed)
-        return ConstrainedGenetic(task.space, self.seed, self.sizes or SearchOptions.scaled(self.trials))
-
-
-@dataclass
-class Outcome:
-    """How a run ended.
-
-    Attributes:
-        best: the fastest correct candidate after confirmation, None if none was correct.
-        seconds: of one call of the best.
-        ties: candidates within 1 % of the best.
-        statuses: how many trials ended how.
-        peak: operations a second of the intrinsic; None where there is none, or it could not be measured.
-        warning: what was odd about the run, empty if nothing.
-        exhausted: the space has no further programs.
-        interrupted: Ctrl-C ended the run.
-        wall_seconds: of this session.
-        run: the run directory.
-    """
-
-    task: Task
-    best: Candidate | None = None
-    seconds: float | None = None
-    ties: list[Candidate] = field(default_factory=list)
-    statuses: dict[str, int] = field(default_factory=dict)
-    peak: float | None = None
-    warning: str = ""
-    exhausted: bool = False
-    interrupted: bool = False
-    wall_seconds: float = 0.0
-    run: Path | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object of `tune --json` and of `result.json`."""
-        operations = self.task.operator.operations
-        best = None
-        if self.best is not None and self.seconds is not None:
-            best = {
-                "seconds": self.seconds,
-                "gops": operations / self.seconds / 1e9,
-                "values": self.best.to_json(),
-                "status": str(Status.CORRECT),
-                "sketch": self.best.sketch,
-                "key": self.best.key,
-                "share_of_peak": operations / self.seconds / self.peak if self.peak else None,
-                "ties": [tie.key for tie in self.ties],
-            }
-        return {
-            "best": best,
-            "trials": {str(status): self.statuses.get(str(status), 0) for status in Status},
-            "peak_gops": self.peak / 1e9 if self.peak else None,
-            "warning": self.warning,
-            "wall_seconds": self.wall_seconds,
-            "run": str(self.run) if self.run else None,
-            "operator": self.task.operator.label,
-            "target": self.task.target.name,
-            "threads": self.task.threads,
-            "exhausted": self.exhausted,
-            "interrupted": self.interrupted,
-        }
+    @property
+    def all_sizes(self) -> SearchOptions:
+        """Sizes of a new run."""
+        return replace(SearchOptions.scaled(self.trials or TRIALS), **self.sizes)  # type: ignore[arg-type]  # checked by the CLI
 
 
 def header(task: Task, options: TuneOptions) -> dict[str, Any]:
     """What `run.json` says: enough to make the same task again, and the versions it was made with."""
     return {
-        "format": 1,
+        "format": 2,
         "key": task.key,
         "operator": task.operator.source,
         "shape": dict(task.operator.shape),
@@ -161,6 +67,7 @@ def header(task: Task, options: TuneOptions) -> dict[str, Any]:
         "trials": options.trials,
         "seed": options.seed,
         "search": options.search,
+        "sizes": asdict(options.all_sizes),
         "rules": task.rules_digest,
         "extra_rules": [str(path) for path in task.extra_rules],
         "versions": {name: version(name) for name in ("heron-asp", "apache-tvm", "clingo")},
@@ -182,123 +89,195 @@ def tune(
         device: measures candidates.
         options: budget, seed, search.
         run: the run directory.
-        resume: continue what the directory records.
+        resume: continue what the directory records; the budget may be larger than it was.
         progress: called after every trial.
 
     Raises:
         HeronError: the run directory is in use, or records another task; every one of the first candidates fails.
         InternalError: the best program is faster than the peak; the run is recorded all the same.
     """
-    run.open(header(task, options), resume)
+    tuning = TuningRun(task, device, options, run, progress)
     try:
-        return _Run(task, device, options, run, progress).finish()
+        tuning.open(resume)
+        tuning.advance(options.trials or TRIALS)
+        return tuning.conclude(options.confirm)
+    except KeyboardInterrupt:
+        return tuning.interrupted()
     finally:
-        run.close()
+        tuning.close()
 
 
-class _Run:
+class TuningRun:
+    """A run that is advanced step by step.
+
+    The candidates that it measures are a function of its seed, of its sizes and of what was measured before, not of how
+    it is cut into steps: the search proposes whole rounds, and what a step leaves over the next one measures.
+
+    Args:
+        task: what to compute, and on what.
+        device: measures candidates.
+        options: budget, seed, search.
+        run: the run directory.
+        progress: called after every trial.
+
+    Attributes:
+        done: candidates that were measured, with the outcome, in order.
+        best: seconds of the best correct candidate.
+        peak: operations a second of the intrinsic, None before it is known and where there is none.
+        exhausted: the space has no further programs.
+    """
+
     def __init__(
         self,
         task: Task,
         device: Device,
         options: TuneOptions,
         run: RunDirectory,
-        progress: Callable[[Progress], None],
+        progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self.task = task
         self.device = device
         self.options = options
         self.directory = run
         self.progress = progress
-        self.search = options.make(task)
-        self.recorded = run.trials()
         self.done: list[tuple[Candidate, Measurement]] = []
-        self.statuses: Counter[str] = Counter()
         self.best: float | None = None
         self.peak: float | None = None
-        self.start = time.monotonic()
-        self.number = 0
-        self.twins: dict[str, Measurement] = {}
+        self.exhausted = False
+        self.recorded: Mapping[int, Trial] = {}
+        self._start = time.monotonic()
+        self._queue: deque[Candidate] = deque()  # proposed, and not measured yet
+        self._twins: dict[str, Measurement] = {}
 
-    def finish(self) -> Outcome:
+    @property
+    def replayed(self) -> int:
+        """Trials that were measured before."""
+        return sum(trial.measurement is not None for trial in self.recorded.values())
+
+    def open(self, resume: bool) -> None:
+        """Opens the run directory, and measures the peak.
+
+        Raises:
+            HeronError: it is in use, records another task or more trials than the budget.
+        """
+        said = header(self.task, self.options)
+        before = self.directory.recorded() if resume else None
+        if before is not None:
+            said |= {"trials": before["trials"], "sizes": {**before["sizes"], **self.options.sizes}}
+        self.directory.open(said, resume)
+        self.recorded = self.directory.trials()
+        if self.options.trials is not None and self.replayed > self.options.trials:
+            raise HeronError(
+                f"{self.directory.path} records {self.replayed} trials, more than --trials {self.options.trials}",
+                "--trials counts those that are recorded already",
+            )
+        self._search = self._make_search(SearchOptions(**said["sizes"]))
         self.directory.append(
-            {"started": time.time(), "recorded": len(self.recorded), "machine": platform.node()}, "sessions.jsonl"
+            {
+                "started": time.time(),
+                "recorded": len(self.recorded),
+                "trials": self.options.trials,
+                "machine": platform.node(),
+            },
+            "sessions.jsonl",
         )
-        outcome = Outcome(self.task, run=self.directory.path)
-        try:
-            self.peak = self.device.peak()
-            outcome.exhausted = self._search()
-            self._confirm(outcome)
-        except KeyboardInterrupt:
-            outcome.interrupted = True
-            self._choose(outcome, [])
-        wrong = self._compare_with_peak(outcome)
-        outcome.peak = self.peak
-        outcome.statuses = dict(self.statuses)
-        outcome.wall_seconds = time.monotonic() - self.start
-        if outcome.best is not None and not outcome.interrupted:
-            write_whole(self.directory.result_file, outcome.to_json())
-        if wrong:
-            raise InternalError(wrong)
-        return outcome
+        self.peak = self.device.peak()
 
-    def _search(self) -> bool:
-        """Spends the budget; whether the space was exhausted before."""
-        while self.number < self.options.trials:
-            asked = self.search.ask(self.options.trials - self.number)
-            if not asked:
-                return True
-            for candidate in asked:
-                self.search.tell(candidate, self._trial(candidate))
-        return False
+    def _make_search(self, sizes: SearchOptions) -> Search:
+        if self.options.search == "random":
+            return RandomSearch(self.task.space, self.options.seed)
+        return ConstrainedGenetic(self.task.space, self.options.seed, sizes)
+
+    def close(self) -> None:
+        """Releases the run directory, and what the device holds."""
+        self.device.rest()
+        self.directory.close()
+
+    @property
+    def statuses(self) -> Counter[str]:
+        """How many trials ended how."""
+        return Counter(str(measurement.status) for _, measurement in self.done)
+
+    # -- trials ----------------------------------------------------------------------------------------------------
+
+    def advance(self, trials: int, stop: Callable[[], bool] = lambda: False) -> int:
+        """Makes so many further trials, recorded ones included; fewer if the space is exhausted.
+
+        Args:
+            trials: how many.
+            stop: asked between trials whether to stop at once.
+
+        Returns:
+            How many were made.
+
+        Raises:
+            HeronError: every one of the first candidates fails; the directory records other candidates.
+        """
+        before = len(self.done)
+        while len(self.done) < before + trials and not stop():
+            if not self._queue:
+                self._queue.extend(self._search.ask(_A_ROUND))
+            if not self._queue:
+                self.exhausted = True
+                break
+            self._some(min(self.device.width, before + trials - len(self.done)))
+        return len(self.done) - before
+
+    def _some(self, most: int) -> None:
+        """Measures the next candidates, at most so many, which the device builds at once."""
+        chosen: list[tuple[Candidate, str | None]] = []
+        new: list[Candidate] = []
+        while self._queue and len(new) < most:
+            candidate = self._queue.popleft()
+            twin = self.device.fingerprint(candidate)
+            if twin is None or not (twin in self._twins or any(twin == other for _, other in chosen)):
+                new.append(candidate)
+            chosen.append((candidate, twin))
+        self._announce(new)
+        for candidate, twin in chosen:
+            if twin is not None and twin in self._twins:  # another assignment of the same program: known already
+                self._search.tell(candidate, self._twins[twin])
+                continue
+            measurement = self._trial(candidate)
+            self._search.tell(candidate, measurement)
+            if twin is not None:
+                self._twins[twin] = measurement
+
+    def _announce(self, candidates: list[Candidate]) -> None:
+        """Records that trials start, and has the device build their candidates."""
+        unknown = []
+        for number, candidate in enumerate(candidates, start=len(self.done) + 1):
+            trial = self.recorded.get(number)
+            if trial is None:
+                said = {"sketch": candidate.sketch, "values": candidate.to_json()}
+                self._append(number, "started", candidate, said)
+            elif trial.candidate != candidate.key:
+                raise HeronError(
+                    f"{self.directory.path}: trial {number} records {trial.candidate}, this search asks for "
+                    f"{candidate.key}",
+                    "the run was made with other rules, options or versions; start a new one with another --out DIR",
+                )
+            if trial is None or trial.measurement is None:
+                unknown.append(candidate)
+        if unknown:
+            self.device.build_ahead(unknown)
 
     def _trial(self, candidate: Candidate) -> Measurement:
-        twin = self.device.fingerprint(candidate)
-        if twin in self.twins:  # another assignment of the same program: known already
-            return self.twins[twin]
-        self.number += 1
-        measurement = self._recorded(candidate) or self._measured(candidate)
-        if twin:
-            self.twins[twin] = measurement
+        number = len(self.done) + 1
+        trial = self.recorded.get(number)
+        measurement = trial.measurement if trial else None
+        if measurement is None:
+            measurement = self.device.measure(candidate, self.best)
+            self._append(number, "finished", candidate, measurement.to_json())
         self.done.append((candidate, measurement))
-        self.statuses[str(measurement.status)] += 1
         if measurement.seconds is not None:
             self.best = min(self.best or measurement.seconds, measurement.seconds)
         self._give_up_if_hopeless()
-        self.progress(
-            Progress(
-                self.number,
-                self.options.trials,
-                self.best,
-                dict(self.statuses),
-                time.monotonic() - self.start,
-                self.peak,
-                self.task.operator.operations,
-            )
-        )
+        self.progress(self._progress())
         return measurement
 
-    def _recorded(self, candidate: Candidate) -> Measurement | None:
-        trial = self.recorded.get(self.number)
-        if trial is None:
-            return None
-        if trial.candidate != candidate.key:
-            raise HeronError(
-                f"{self.directory.path}: trial {self.number} records {trial.candidate}, this search asks for "
-                f"{candidate.key}",
-                "the run was made with other rules, options or versions; start a new one with another --out DIR",
-            )
-        return trial.measurement
-
-    def _measured(self, candidate: Candidate) -> Measurement:
-        if self.number not in self.recorded:  # an interrupted trial has its 'started' row already
-            self._append("started", candidate, {"sketch": candidate.sketch, "values": candidate.to_json()})
-        measurement = self.device.measure(candidate, self.best)
-        self._append("finished", candidate, measurement.to_json())
-        return measurement
-
-    def _append(self, event: str, candidate: Candidate, said: Mapping[str, Any]) -> None:
-        self.directory.append({"event": event, "trial": self.number, "candidate": candidate.key, **said})
+    def _append(self, number: int, event: str, candidate: Candidate, said: Mapping[str, Any]) -> None:
+        self.directory.append({"event": event, "trial": number, "candidate": candidate.key, **said})
 
     def _give_up_if_hopeless(self) -> None:
         if self.best is None and len(self.done) >= HOPELESS:
@@ -309,58 +288,48 @@ class _Run:
                 ExitCode.NO_SURVIVOR,
             )
 
-    # -- confirmation ----------------------------------------------------------------------------------------------
+    def _progress(self) -> Progress:
+        elapsed = time.monotonic() - self._start
+        operations = self.task.operator.operations
+        done, trials = len(self.done), self.options.trials or len(self.done)
+        return Progress(done, trials, self.best, dict(self.statuses), elapsed, self.peak, operations)
 
-    def _confirm(self, outcome: Outcome) -> None:
-        """Measures the best few again, interleaved, and the peak once more."""
-        if self.best is None:
-            first = next((measurement.error for _, measurement in self.done), "the space has no program")
-            raise HeronError("no candidate survived", first, ExitCode.NO_SURVIVOR)
-        contenders = [candidate for candidate, _ in self._ranking()[:CONTENDERS]]
-        times: list[list[float]] = []
-        if self.options.confirm and len(contenders) > 0:
-            times = self.device.compare(contenders, self.options.confirm)
-        self._measure_peak()
-        self._choose(outcome, times)
+    # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _measure_peak(self) -> float:
-        """Measures the peak once more; the highest so far is the peak."""
-        again = self.device.peak()
-        self.peak = again if self.peak is None or again is None else max(self.peak, again)
-        return again or 0.0
+    def conclude(self, rounds: int, contenders: int = confirmation.CONTENDERS) -> Outcome:
+        """Measures the best few and the peak again, chooses the winner, and writes `result.json`.
 
-    def _compare_with_peak(self, outcome: Outcome) -> str:
-        """Compares the best program with the peak: what is wrong if it is truly above it, empty if it is not.
+        Args:
+            rounds: how often each contender is measured.
+            contenders: how many are.
 
-        A busy machine may have hidden the peak: it is measured again, then in turn with the program.
+        Raises:
+            HeronError: no candidate was correct.
+            InternalError: the winner is faster than the peak; the result is written all the same.
         """
-        if outcome.best is None or outcome.seconds is None or self.peak is None or outcome.interrupted:
-            return ""
-        speed = self.task.operator.operations / outcome.seconds
-        for _ in range(PEAKS):
-            if speed <= self.peak * (1 + ABOVE_PEAK):
-                return ""
-            self._measure_peak()
-        for _ in range(ROUNDS):
-            ((seconds,),) = self.device.compare([outcome.best], 1)
-            if self.task.operator.operations / seconds <= self._measure_peak() * (1 + ABOVE_PEAK):
-                said = f"the machine was too busy to measure the peak (best {self.peak / 1e9:.0f} GOP/s)"
-                outcome.warning, self.peak = said, None
-                return ""
-        return (
-            f"the best program runs at {speed / 1e9:.0f} GOP/s, above the measured peak of {self.peak / 1e9:.0f}: "
-            "one of the two kernels is wrong"
+        outcome = self._outcome()
+        confirmation.confirm(outcome, self.device, self.done, rounds, contenders)
+        outcome.peak = self.peak = confirmation.higher(self.device, self.peak)
+        wrong = confirmation.compare_with_peak(outcome, self.device)
+        outcome.wall_seconds = time.monotonic() - self._start
+        write_whole(self.directory.result_file, outcome.to_json())
+        if wrong:
+            raise InternalError(wrong)
+        return outcome
+
+    def interrupted(self) -> Outcome:
+        """What there is, unconfirmed; nothing is written."""
+        outcome = self._outcome()
+        outcome.interrupted = True
+        confirmation.choose(outcome, confirmation.ranking(self.done)[:1])
+        return outcome
+
+    def _outcome(self) -> Outcome:
+        return Outcome(
+            self.task,
+            statuses=dict(self.statuses),
+            peak=self.peak,
+            exhausted=self.exhausted,
+            wall_seconds=time.monotonic() - self._start,
+            run=self.directory.path,
         )
-
-    def _ranking(self) -> list[tuple[Candidate, float]]:
-        ran = [(candidate, m.seconds) for candidate, m in self.done if m.seconds is not None]
-        return sorted(ran, key=lambda pair: pair[1])
-
-    def _choose(self, outcome: Outcome, times: list[list[float]]) -> None:
-        ranking = self._ranking()
-        if not ranking:
-            return
-        confirmed = [(candidate, min(seconds)) for (candidate, _), seconds in zip(ranking, times, strict=False)]
-        ordered = sorted(confirmed, key=lambda pair: pair[1]) or ranking[:1]
-        outcome.best, outcome.seconds = ordered[0]
-        outcome.ties = [candidate for candidate, seconds in ordered[1:] if seconds < ordered[0][1] * (1 + TIE)]

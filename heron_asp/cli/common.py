@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 
 from heron_asp.errors import HeronError, InfeasibleError
+from heron_asp.resources import suggestion
 
 if TYPE_CHECKING:
     from heron_asp.space import Pins, SketchSpace
@@ -98,20 +99,42 @@ SpaceSeconds = Annotated[
 Command: TypeAlias = Callable[..., int | None]
 
 
-def over_a_task(*, looks: bool = True) -> Callable[[Command], Command]:
+class TaskOptions:
+    """The options that describe a task, as far as they were given."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = {name: value for name, value in given.items() if value not in (None, "")}
+
+    def task(self, **more: Any) -> Task:
+        """The task that they describe together with others; the options win.
+
+        Raises:
+            HeronError: there is no such task.
+        """
+        said = {**more, **self.given}
+        for name, parameter in inspect.signature(_task).parameters.items():
+            if parameter.default is parameter.empty and name not in said:
+                raise HeronError(f"no {name} is given", "a task is an operator, -s and -t; -h lists the options")
+        return _task(**said)
+
+
+def over_a_task(*, looks: bool = True, partly: bool = False) -> Callable[[Command], Command]:
     """Makes a command of a function of a task: it takes the options that describe one besides its own.
 
     Args:
         looks: it only looks at the space, which may be another one than is searched: `--relax`, `--no-padding`.
+        partly: the options may be left out; the function is given TaskOptions instead of a task.
     """
 
     def decorate(function: Command) -> Command:
         @wraps(function)
         def command(**options: Any) -> int | None:
             described = {name: options.pop(name) for name in described_by}
-            return function(_task(**described), **options)
+            return function(TaskOptions(described) if partly else _task(**described), **options)
 
         described_by = _described_by(looks)
+        if partly:
+            described_by = {name: _optional(one) for name, one in described_by.items()}
         own = inspect.signature(function, eval_str=True).parameters
         parameters = [*described_by.values(), *(one for name, one in own.items() if name != "task")]
         command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
@@ -127,6 +150,14 @@ def _described_by(looks: bool) -> dict[str, inspect.Parameter]:
     """The options that describe a task."""
     known = dict(inspect.signature(_task, eval_str=True).parameters)
     return known if looks else {name: one for name, one in known.items() if name not in ("relax", "no_padding")}
+
+
+def _optional(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A parameter that may be left out."""
+    if parameter.default is not parameter.empty:
+        return parameter
+    kind, info = get_args(parameter.annotation)
+    return parameter.replace(default=None, annotation=Annotated[kind | None, info])
 
 
 def _task(
@@ -203,7 +234,6 @@ def require_variables(parts: Iterable[SketchSpace], pins: Pins) -> None:
     Raises:
         HeronError: one is of none.
     """
-    from heron_asp.resources import suggestion
     from heron_asp.space import is_shown
     from heron_asp.terms import text
 

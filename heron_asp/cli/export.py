@@ -13,7 +13,10 @@ NAME = "export"
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of heron-asp tune.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Run directories of heron-asp tune, or one of tune --cases.", show_default=False),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the library.", show_default=False)],
     name: Annotated[str, typer.Option("--name", help="Name of the library: lib<name>.so and <name>.h.")] = "kernels",
     prefix: Annotated[
@@ -23,8 +26,9 @@ def command(
 ) -> None:
     """Write a shared library, a C header, a manifest and examples that run from the folder alone."""
     from heron_asp.library import export
+    from heron_asp.runs import run_paths
 
-    manifest = export(runs, out, name, prefix)
+    manifest = export(run_paths(runs), out, name, prefix)
     if json:
         common.print_json(manifest.to_json())
         return

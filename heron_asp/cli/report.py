@@ -63,7 +63,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "seed": run.header["seed"],
         "search": run.header["search"],
         "state": "finished" if run.result else "unfinished",
-        "budget": run.header["trials"],
+        "budget": run.budget,
         "trials": dict(statuses),
         "errors": [{"error": error, "trials": count} for error, count in errors.most_common(5)],
         "convergence": convergence,
@@ -99,7 +99,9 @@ def _print(summary: dict[str, Any]) -> None:
     console.print(f"{summary['operator']} on {summary['target']}, threads {summary['threads']}, {summary['state']}")
     done = sum(summary["trials"].values())
     counts = ", ".join(f"{count} {status}" for status, count in summary["trials"].items())
-    console.print(f"{done} of {summary['budget']} trials by {summary['search']}, seed {summary['seed']}: {counts}")
+    console.print(
+        f"{done} of {summary['budget'] or done} trials by {summary['search']}, seed {summary['seed']}: {counts}"
+    )
     for one in summary["errors"]:
         console.print(f"  {one['trials']} x {one['error']}")
     for point in summary["convergence"]:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heron_asp.cli import common
-from heron_asp.errors import ExitCode
+from heron_asp.errors import ExitCode, HeronError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from heron_asp.measure.device import Device
+    from heron_asp.measure.result import Limits
+    from heron_asp.outcome import Outcome, Progress
+    from heron_asp.store import RunDirectory
     from heron_asp.task import Task
-    from heron_asp.tuning import Outcome, Progress
 
 NAME = "tune"
 
@@ -32,16 +35,37 @@ class SearchName(StrEnum):
     RANDOM = "random"
 
 
-@common.over_a_task(looks=False)
+@common.over_a_task(looks=False, partly=True)
 def command(
-    task: common.Task,
-    trials: Annotated[int, typer.Option("--trials", help="Candidates to measure.", min=1)] = 64,
+    task: common.TaskOptions,
+    cases: Annotated[
+        Path | None,
+        typer.Option("--cases", help="A TOML file of many cases to tune instead of one.", show_default=False),
+    ] = None,
+    table: Annotated[str | None, typer.Option("--list", help="Its array of tables.", show_default="cases")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="Time for all cases together, e.g. 90s, 30m or 2h.", show_default=False),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            help="Candidates to measure, of all cases together, those included that --resume finds measured.",
+            min=1,
+            show_default="64, or as before",
+        ),
+    ] = None,
     seed: common.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Run directory; by default runs/<operator>-<shape>-...", show_default=False),
+        typer.Option(
+            "--out",
+            help="Run directory; with --cases, a directory of one for each case. By default runs/<what>-...",
+            show_default=False,
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue what --out records.")] = False,
     search: Annotated[
         SearchName, typer.Option("--search", help="The genetic search, or plain uniform sampling.")
     ] = SearchName.CGA,
@@ -81,49 +105,111 @@ def command(
     ] = 30.0,
     json: common.Json = False,
 ) -> int:
-    """Search for the fastest program: build, check and time candidates, record every step, confirm the winner."""
-    from dataclasses import replace
+    """Search for the fastest program: build, check and time candidates, record every step, confirm the winner.
 
+    With --cases, tune many cases in one run: trials go where they are expected to save most time.
+    """
     from heron_asp.measure.result import Limits
-    from heron_asp.search import SearchOptions
-    from heron_asp.store import RunDirectory
-    from heron_asp.tuning import TuneOptions, tune
 
     asked = {
         "batch": batch, "first": first, "population": population, "generations": generations, "elites": elites,
         "history": history, "keys": keys, "exploit": exploit, "children": children,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    sizes = replace(SearchOptions.scaled(trials), **given)
-    options = TuneOptions(trials, seed, str(search), sizes)
-    measuring = _device(task, device, Limits(build=build_timeout, run=run_timeout))
+    limits = Limits(build=build_timeout, run=run_timeout)
+    how = How(trials, seed, str(search), given, device, limits, out, resume, json)
+    if cases is not None:
+        from heron_asp.cli import tune_cases
+
+        return tune_cases.tune(task, cases, table or "cases", budget, how)
+    for option, value in (("--list", table), ("--budget", budget)):
+        if value is not None:
+            raise HeronError(f"{option} {value}: without --cases FILE")
+    return _tune(task.task(), how)
+
+
+@dataclass(frozen=True)
+class How:
+    """What was asked besides what to tune; `sizes` are those of the search that were given."""
+
+    trials: int | None
+    seed: int
+    search: str
+    sizes: dict[str, Any]
+    device: str
+    limits: Limits
+    out: Path | None
+    resume: bool
+    json: bool
+
+
+def _tune(task: Task, how: How) -> int:
+    from heron_asp.store import RunDirectory
+    from heron_asp.tuning import TuneOptions, tune
+
+    run = RunDirectory(how.out or Path("runs") / run_name(task, how.seed))
+    trials = how.trials or _budget(run, how.resume)
+    options = TuneOptions(trials, how.seed, how.search, how.sizes)
+    device = make_device(task, how.device, how.limits)
     common.require_programs(task)
-    directory = out or Path("runs") / _run_name(task, seed)
-    with _Reporter(task, trials, json) as reporter:
-        outcome = tune(task, measuring, options, RunDirectory(directory), resume, reporter.progress)
-    if json:
+    with _Reporter(task, trials, how.json) as reporter:
+        outcome = tune(task, device, options, run, how.resume, reporter.progress)
+    if how.json:
         common.print_json(outcome.to_json())
     else:
         _print(outcome)
     return ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.OK
 
 
-def _device(task: Task, said: str, limits: Any) -> Device:
-    from heron_asp.errors import HeronError
+def _budget(run: RunDirectory, resume: bool) -> int:
+    """The trials of a run for which none are asked."""
+    from heron_asp.store import read_budget
+    from heron_asp.tuning import TRIALS
+
+    before = run.recorded() if resume else None
+    return (before and read_budget(run.path, before)) or TRIALS
+
+
+def make_device(task: Task, said: str, limits: Limits, run: str = "") -> Device:
+    """What `--device` means.
+
+    Args:
+        task: what is measured.
+        said: the option.
+        limits: of building and running.
+        run: the run of the task within the directory to replay.
+
+    Raises:
+        HeronError: there is no such device, or it cannot measure the task.
+        MissingError: this machine lacks instructions, or there is nothing to replay.
+    """
     from heron_asp.host import require_host
     from heron_asp.measure.device import LocalDevice
     from heron_asp.measure.replay import ReplayDevice
 
+    replayed = replayed_run(said)
+    if replayed is not None:
+        return ReplayDevice.load(replayed / run)
+    require_host(task.target)
+    return LocalDevice(task, limits)
+
+
+def replayed_run(said: str) -> Path | None:
+    """The recorded run that `--device` means; None for this machine.
+
+    Raises:
+        HeronError: there is no such device.
+    """
     kind, _, argument = said.partition(":")
-    if kind == "local" and not argument:
-        require_host(task.target)
-        return LocalDevice(task, limits)
     if kind == "replay" and argument:
-        return ReplayDevice.load(Path(argument))
-    raise HeronError(f"--device {said}: no such device", "local, or replay:RUN with a run directory")
+        return Path(argument)
+    if said != "local":
+        raise HeronError(f"--device {said}: no such device", "local, or replay:RUN with a run directory")
+    return None
 
 
-def _run_name(task: Task, seed: int) -> str:
+def run_name(task: Task, seed: int) -> str:
+    """The run directory of a task."""
     made = task.operator
     said = made.said
     extents = "x".join(str(said[key]) for key in made.kind.keys)

@@ -37,7 +37,7 @@ class Stopwatch:
     def __init__(self, executable: Any, arguments: Sequence[Any], threads: int, repeat_ms: float) -> None:
         self._arguments = arguments
         self._kernel = executable[KERNEL]
-        self._evaluator = executable.mod.time_evaluator
+        self._module = executable.mod
         self._clock = time.thread_time if threads == 1 else time.perf_counter
         self._calls = 1
         self._direct = True
@@ -61,7 +61,7 @@ class Stopwatch:
         """The same by TVM's own loop, for calls that are short beside calling them from Python."""
         import tvm
 
-        evaluator = self._evaluator(KERNEL, tvm.cpu(0), number=self._calls, repeat=1)
+        evaluator = self._module.time_evaluator(KERNEL, tvm.cpu(0), number=self._calls, repeat=1)
         return float(evaluator(*self._arguments).results[0])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heron_asp.cli.app import run
-from heron_asp.cli.tune import _run_name
+from heron_asp.cli.tune import run_name
 from heron_asp.errors import ExitCode
 from heron_asp.operators import KINDS, operator
 from heron_asp.runs import load_run
@@ -31,14 +31,14 @@ def test_a_layout_is_part_of_the_task(zen4: Target, tmp_path: Path) -> None:
     assert first.operator.label == "conv2d u8s8s32 channels-first n=1,h=8,w=8,ci=16,co=16,kh=3,kw=3"
     assert last.operator.label == "conv2d u8s8s32 n=1,h=8,w=8,ci=16,co=16,kh=3,kw=3"
     assert first.key != last.key
-    assert _run_name(first, 0) == "conv2d-u8s8s32-1x8x8x16x16x3x3-channels-first-zen4-t1-s0"
+    assert run_name(first, 0) == "conv2d-u8s8s32-1x8x8x16x16x3x3-channels-first-zen4-t1-s0"
     (tmp_path / "run.json").write_text(json.dumps(header(first, TuneOptions(1))))
     assert load_run(tmp_path).operator == first.operator
 
 
 def test_optional_keys_tell_runs_apart(zen4: Target) -> None:
     padded = Task(operator("conv2d", CONV | {"padding": 1, "stride_h": 2}), zen4)
-    assert _run_name(padded, 3) == "conv2d-u8s8s32-1x8x8x16x16x3x3-padding1-stride_h2-zen4-t1-s3"
+    assert run_name(padded, 3) == "conv2d-u8s8s32-1x8x8x16x16x3x3-padding1-stride_h2-zen4-t1-s3"
 
 
 def test_runs_of_before_layouts_are_read(zen4: Target, tmp_path: Path) -> None:
@@ -65,6 +65,6 @@ def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.C
 def test_an_epilogue_is_part_of_the_task(zen4: Target, tmp_path: Path) -> None:
     task = Task(operator("gemm", {"m": 8, "n": 16, "k": 8}, epilogue="bias,clip=-1:6,requantize=u8:per-channel"), zen4)
     assert task.key != Task(operator("gemm", task.operator.shape), zen4).key
-    assert _run_name(task, 0) == "gemm-u8s8s32-8x16x8-bias-clip--1-6-requantize-u8-per-channel-zen4-t1-s0"
+    assert run_name(task, 0) == "gemm-u8s8s32-8x16x8-bias-clip--1-6-requantize-u8-per-channel-zen4-t1-s0"
     (tmp_path / "run.json").write_text(json.dumps(header(task, TuneOptions(1))))
     assert load_run(tmp_path).operator == task.operator

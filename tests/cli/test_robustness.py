@@ -18,10 +18,11 @@ from heron_asp.cli.app import run
 from heron_asp.errors import ExitCode, HeronError
 from heron_asp.library import export
 from heron_asp.measure.result import Measurement, Status
+from heron_asp.outcome import Progress
 from heron_asp.runs import load_run
 from heron_asp.store import RunDirectory, read_trials, write_whole
 from heron_asp.target import Target
-from heron_asp.tuning import Progress, TuneOptions, header
+from heron_asp.tuning import TuneOptions, header
 from tests.conftest import make_task
 
 SHAPE = ["-s", "m=16,n=32,k=16"]

@@ -26,33 +26,9 @@ from heron_asp.task import Task
 from heron_asp.terms import parse
 from heron_asp.tuning import TuneOptions, tune
 from tests.conftest import make_task
+from tests.search.devices import Stops, finished, invented
 
 SHAPE = {"m": 24, "n": 64, "k": 32}
-
-
-def invented(task: Task) -> ReplayDevice:
-    """A device with a made-up but plausible time for every program of a space; some programs fail."""
-    table: dict[str, Measurement] = {}
-    m, n = parse("tile(c, m, register)"), parse("tile(c, n, register)")
-    for part in task.space:
-        rng = np.random.default_rng(0)
-        everything: dict[str, Candidate] = {}
-        while len(everything) < part.size:
-            everything.update({one.key: one for one in part.sample(part.size, rng)})
-        for key, one in everything.items():
-            tile = int(one.values[m]) * int(one.values[n])
-            cost = 1e-6 * (1 + abs(tile - 12) / 4 + (one.sketch != "vpdpbusd") + (hash_of(key) % 100) / 200)
-            fails = hash_of(key) % 17 == 0
-            table[key] = (
-                Measurement(Status.RUNTIME, error="made up") if fails else Measurement(Status.CORRECT, cost, (cost,))
-            )
-    return ReplayDevice(table, "made up", peak=1e14)
-
-
-def hash_of(text: str) -> int:
-    import hashlib
-
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +39,6 @@ def task(zen4: Target) -> Task:
 @pytest.fixture(scope="module")
 def device(task: Task) -> ReplayDevice:
     return invented(task)
-
-
-def finished(path: Path) -> list[dict]:
-    return [row for row in rows(path / "trials.jsonl") if row["event"] == "finished"]
 
 
 def test_a_run_is_a_function_of_its_seed(task: Task, device: ReplayDevice, tmp_path: Path) -> None:
@@ -149,18 +121,6 @@ def test_random_search_does_not_repeat(task: Task) -> None:
 
 
 # -- resuming ----------------------------------------------------------------------------------------------------------
-
-
-class Stops(ReplayDevice):
-    """A device that breaks off after so many measurements, the way a kill does: without a word."""
-
-    left = 0
-
-    def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
-        if self.left == 0:
-            raise SystemExit
-        self.left -= 1
-        return super().measure(candidate, best)
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 16, 33])
