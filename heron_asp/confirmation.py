@@ -71,7 +71,7 @@ def compare_with_peak(outcome: Outcome, device: Device) -> str:
     """
     if outcome.best is None or outcome.seconds is None or outcome.peak is None:
         return ""
-    operations = outcome.task.operator.operations
+    operations = outcome.task.useful_operations
     speed = operations / outcome.seconds
     for _ in range(PEAKS):
         if speed <= outcome.peak * (1 + ABOVE_PEAK):

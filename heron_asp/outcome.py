@@ -25,7 +25,8 @@ class Progress:
         statuses: how many trials ended how.
         elapsed: wall seconds of this session.
         peak: operations a second of the intrinsic, None if there is none.
-        operations: useful operations of a call.
+        operations: of a call, products with zero padding included.
+        useful: operations without those.
     """
 
     trial: int
@@ -35,13 +36,14 @@ class Progress:
     elapsed: float
     peak: float | None
     operations: int
+    useful: float
 
     @property
     def share_of_peak(self) -> float | None:
         """The best's speed as a share of the peak; None where there is none, or a busy machine has hidden the peak."""
         if self.best is None or self.peak is None:
             return None
-        share = self.operations / self.best / self.peak
+        share = self.useful / self.best / self.peak
         return share if share <= 1 + ABOVE_PEAK else None
 
 
@@ -86,7 +88,7 @@ class Outcome:
                 "status": str(Status.CORRECT),
                 "sketch": self.best.sketch,
                 "key": self.best.key,
-                "share_of_peak": operations / self.seconds / self.peak if self.peak else None,
+                "share_of_peak": self.task.useful_operations / self.seconds / self.peak if self.peak else None,
                 "ties": [tie.key for tie in self.ties],
             }
         return {

@@ -89,6 +89,11 @@ class Task:
                 )
         return derivation
 
+    @cached_property
+    def useful_operations(self) -> float:
+        """Arithmetic operations of a call without those on zero padding, which a program may skip."""
+        return self.operator.operations * self.block.useful_share
+
     @property
     def sketches(self) -> tuple[Sketch, ...]:
         """The sketches that are searched."""

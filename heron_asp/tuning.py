@@ -292,7 +292,8 @@ class TuningRun:
         elapsed = time.monotonic() - self._start
         operations = self.task.operator.operations
         done, trials = len(self.done), self.options.trials or len(self.done)
-        return Progress(done, trials, self.best, dict(self.statuses), elapsed, self.peak, operations)
+        useful = self.task.useful_operations
+        return Progress(done, trials, self.best, dict(self.statuses), elapsed, self.peak, operations, useful)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from heron_asp.terms import Term, fact
 from heron_asp.tir import bounds_of, loads
@@ -149,6 +152,20 @@ class BlockFacts:
         """The first and the last but one index along a dimension at which an operand is not all zero padding."""
         found = tensor.stage.rows(dim) if tensor.stage is not None else None
         return found if found is not None and (found[0] > 0 or found[1] < tensor.shape[dim]) else None
+
+    @cached_property
+    def useful_share(self) -> float:
+        """Which part of the products is not with zero padding."""
+        share = 1.0
+        for tensor in self.operands:
+            for dim in range(len(tensor.shape)):
+                rows = self.border(tensor, dim)
+                if rows is not None:
+                    index = np.array([tensor.start(dim)])
+                    for term in self.of(tensor.name, dim):
+                        index = np.add.outer(index, term.stride * np.arange(self.extents[term.axis]))
+                    share *= float(np.mean((index >= rows[0]) & (index < rows[1])))
+        return share
 
     def order(self, innermost: str = "") -> list[str]:
         """The loops of the block, where it makes its result with an axis innermost."""

@@ -13,7 +13,7 @@ from heron_asp.resources import counted
 UNITS = {
     "seconds": "of one call with rows packed one after the other, the least of several repetitions when tuned",
     "gops": "billions of useful operations (a multiplication and an addition for each term) a second when tuned",
-    "share_of_peak": "gops as a share of the intrinsic's measured peak on as many threads; null without an intrinsic",
+    "share_of_peak": "what is not on zero padding, as a share of the measured peak on as many threads; null without",
     "shape": "by the names of the C functions' arguments or of their struct's fields",
     "extents": "extents of tensors that follow from the shape, by the names that the header gives them",
     "packed.shape": "extents of the packed operand, row-major",

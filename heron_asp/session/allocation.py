@@ -43,7 +43,7 @@ class Standing:
 
     Attributes:
         weight: how much its time matters.
-        operations: of a call.
+        operations: of a call, without those on zero padding.
         kind: equal for cases that can be expected to reach similar speeds.
         peak: operations a second that the machine can do, None if that is not known.
         rounds: what was done.
@@ -51,7 +51,7 @@ class Standing:
     """
 
     weight: float
-    operations: int
+    operations: float
     kind: str
     peak: float | None = None
     rounds: list[Round] = field(default_factory=list)

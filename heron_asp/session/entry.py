@@ -40,9 +40,15 @@ class Entry:
         self.options = options
         self.directory = RunDirectory(path)
         kind = f"{task.operator.name} {task.operator.dtype}"
-        self.standing = Standing(member.weight, task.operator.operations, kind)
+        self.standing = Standing(member.weight, task.useful_operations, kind)
         self.shown = CaseProgress(
-            member.name, member.cases, task.operator.label, task.operator.operations, member.weight, path
+            member.name,
+            member.cases,
+            task.operator.label,
+            task.operator.operations,
+            task.useful_operations,
+            member.weight,
+            path,
         )
         self.run: TuningRun | None = None
         self.confirmation = 0.0

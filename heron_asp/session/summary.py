@@ -28,7 +28,8 @@ class CaseProgress:
         name: of its run directory.
         cases: names in the file of the cases that are this task.
         operator: kind, dtype and shape.
-        operations: useful operations of a call.
+        operations: of a call, products with zero padding included.
+        useful: operations without those.
         weight: how much its time matters.
         state: what became of it.
         trials: that were made.
@@ -43,6 +44,7 @@ class CaseProgress:
     cases: Sequence[str]
     operator: str
     operations: int
+    useful: float
     weight: float
     run: Path
     state: State = State.WAITING
@@ -55,12 +57,12 @@ class CaseProgress:
     @property
     def share_of_peak(self) -> float | None:
         """The best's speed as a share of the peak."""
-        return self.operations / self.seconds / self.peak if self.seconds and self.peak else None
+        return self.useful / self.seconds / self.peak if self.seconds and self.peak else None
 
     def to_json(self) -> dict[str, Any]:
         """A row of the table."""
         said = asdict(self)
-        del said["peak"]
+        del said["peak"], said["useful"]
         return {
             **said,
             "cases": list(self.cases),

@@ -270,7 +270,7 @@ def test_progress_that_nobody_reads_does_not_end_a_run(zen4: Target, monkeypatch
         patch.setattr(sys, "stderr", gone)
         with tune._Reporter(make_task(zen4, m=16, n=32, k=16), 2, quiet=False) as reporter:
             for trial in (1, 2):
-                reporter.progress(Progress(trial, 2, None, {}, 1.0, None, 1))
+                reporter.progress(Progress(trial, 2, None, {}, 1.0, None, 1, 1.0))
         app._tell("x", "", ExitCode.USAGE, [])
         os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
 

@@ -148,7 +148,18 @@ def progress(trials: int) -> SessionProgress:
     long = "a case with a name that is longer than a column of the table can be"
     cases = [
         CaseProgress(
-            f"{long}-{number}", [long], "gemm", 10**9, 12345.678, Path(), state, trials, 1.23456e-3, 1.2345e-4, 1e13
+            f"{long}-{number}",
+            [long],
+            "gemm",
+            10**9,
+            1e9,
+            12345.678,
+            Path(),
+            state,
+            trials,
+            1.23456e-3,
+            1.2345e-4,
+            1e13,
         )
         for number, state in enumerate(State)
     ]

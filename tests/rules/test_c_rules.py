@@ -40,7 +40,7 @@ touches(c, x, outer).  knob(none).
 
 
 def test_c4_the_window_of_a_convolution_has_its_halo(atoms):
-    found = atoms(CONVOLUTION, "core/s1_tensorize", "core/c4_stage_fuse")
+    found = atoms(CONVOLUTION, "core/s1_tensorize", "core/s1_roles", "core/c4_stage_fuse")
     assert "constraint(c4,width(x,0,outer),sum(width(x,0,outer),-2))" in found  # 1 - (2 + 1)
     assert of(found, "part") == {
         "part(c4,width(x,0,outer),2,reach(c,h,outer))", "part(c4,width(x,0,outer),1,reach(c,r,outer))",

@@ -2,9 +2,9 @@
 
 from tests.rules.conftest import DOT, GEMM, of
 
-S1 = ("core/s1_tensorize",)
+S1 = ("core/s1_tensorize", "core/s1_roles")
 DLBOOST = ("dlboost/schedule", "dlboost/copies", "dlboost/copy_steps")
-PADDING = ("core/s1_tensorize", "core/s1_padding")
+PADDING = ("core/s1_tensorize", "core/s1_roles", "core/s1_padding")
 
 
 def test_s1_finds_the_mapping_and_keeps_plain_code(answers):
@@ -79,7 +79,7 @@ def test_s2_tiles_every_level_of_the_nest(answers):
     level(c, 1, outer, spatial).  level(c, 2, sum, reduce).  level(c, 3, inner, spatial).  level(c, 4, unit, spatial).
     level(c, 5, unit, reduce).  unrolled(c, inner).
     """
-    files = ("core/s1_tensorize", "core/s1_padding", "core/s2_multi_level_spm")
+    files = ("core/s1_tensorize", "core/s1_roles", "core/s1_padding", "core/s2_multi_level_spm")
     found = next(one for one in answers(GEMM + DOT + nest, *files) if "tensorize(c,dot)" in one)
     assert of(found, "tile") == {
         "tile(c,m,outer)", "tile(c,m,inner)", "tile(c,n,outer)", "tile(c,n,inner)", "tile(c,n,unit)",
@@ -94,13 +94,13 @@ def test_s2_tiles_every_level_of_the_nest(answers):
 def test_s2_cuts_an_axis_without_reuse_at_the_outermost_level_only(answers):
     batch = "axis(c, i, spatial, 3).  access(c, a, 2, i, 1).  access(c, b, 2, i, 1).  access(c, c, 2, i, 1)."
     nest = "level(c, 1, outer, spatial).  level(c, 2, inner, spatial).  level(c, 3, sum, reduce)."
-    files = ("core/s1_tensorize", "core/s1_padding", "core/s2_multi_level_spm")
+    files = ("core/s1_tensorize", "core/s1_roles", "core/s1_padding", "core/s2_multi_level_spm")
     found = answers(GEMM + batch + DOT + nest, *files)[0]
     assert {one for one in of(found, "tile") if "(c,i," in one} == {"tile(c,i,outer)"}
 
 
 def test_s3_routes_each_operand_its_own_way(answers):
-    files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
+    files = [f"core/{name}" for name in ("s1_tensorize", "s1_roles", "s1_padding", "s2_multi_level_spm")]
     found = next(
         one
         for one in answers(GEMM + DOT + "threads(1).  pays(place, 1).  pays(padding, 1).", *files, *DLBOOST)
@@ -118,7 +118,7 @@ def test_s3_routes_each_operand_its_own_way(answers):
 
 
 def test_s3_a_slice_keeps_the_result_of_a_register_tile_out(answers):
-    files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
+    files = [f"core/{name}" for name in ("s1_tensorize", "s1_roles", "s1_padding", "s2_multi_level_spm")]
     found = next(
         one
         for one in answers(GEMM + DOT + "threads(1).  pays(place, 1).  pays(padding, 1).", *files, *DLBOOST)
@@ -128,7 +128,7 @@ def test_s3_a_slice_keeps_the_result_of_a_register_tile_out(answers):
 
 
 def test_s3_packs_inside_the_kernel_what_is_not_known_ahead(answers):
-    files = [f"core/{name}" for name in ("s1_tensorize", "s1_padding", "s2_multi_level_spm")]
+    files = [f"core/{name}" for name in ("s1_tensorize", "s1_roles", "s1_padding", "s2_multi_level_spm")]
     facts = GEMM.replace("constant(b).", "") + DOT + "threads(1).  pays(place, 1).  pays(padding, 1)."
     found = next(
         one for one in answers(facts, *files, *DLBOOST) if "tensorize(c,dot)" in one and "variant(c,sliced)" not in one
