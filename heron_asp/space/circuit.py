@@ -71,6 +71,10 @@ class Circuit:
         read = {child for bucket in self.buckets for child, _ in bucket.references}
         self._roots = [number for number in range(len(self.buckets)) if number not in read]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What cannot be made anew in no time: circuits come from a child process."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_base", "_layers", "_single")}
+
     @property
     def rows(self) -> int:
         """Rows of all buckets: the size of the circuit."""
