@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from heron_asp.space import Candidate, Space, is_shown
+from heron_asp.errors import InternalError
+from heron_asp.space import Candidate, SketchSpace, Space, is_shown
 from heron_asp.terms import Value, text
 
 Floats = npt.NDArray[np.float64]
@@ -39,18 +41,60 @@ class Features:
         for part in space:
             for variable, domain in part.domains.items():
                 values.setdefault(variable, {}).update(dict.fromkeys(domain))
-        self.sketches = [part.name for part in space]
         self.variables = [v for v, domain in values.items() if len(domain) > 1 and is_shown(v)]
-        self._codes = [(variable, _numbers(values[variable])) for variable in self.variables]
+        codes = [_numbers(values[variable]) for variable in self.variables]
+        self._sketches = {
+            part.name: _Columns.of(place, part, self.variables, codes) for place, part in enumerate(space)
+        }
 
     def rows(self, candidates: Sequence[Candidate]) -> Floats:
         """Shape (candidates, variables + 1)."""
-        return np.array([self._row(candidate) for candidate in candidates]).reshape(len(candidates), -1)
+        rows = np.full((len(candidates), len(self.variables) + 1), np.nan)
+        for name, columns in self._sketches.items():
+            own = [place for place, candidate in enumerate(candidates) if candidate.sketch == name]
+            if own:
+                rows[own] = columns.rows([candidates[place] for place in own], len(self.variables) + 1)
+        return rows
 
-    def _row(self, candidate: Candidate) -> list[float]:
-        values = candidate.values
-        row = [numbers.get(values.get(variable), np.nan) for variable, numbers in self._codes]
-        return [*row, float(self.sketches.index(candidate.sketch))]
+
+@dataclass(frozen=True)
+class _Columns:
+    """The features of one sketch's candidates.
+
+    Attributes:
+        part: the sketch.
+        place: its place among the sketches.
+        features: columns of the variables that it has.
+        numbers: numbers of these variables.
+        codes: for each of them a number for each index of a value; shape (variables, most values).
+    """
+
+    part: SketchSpace
+    place: int
+    features: npt.NDArray[np.intp]
+    numbers: npt.NDArray[np.intp]
+    codes: Floats
+
+    @staticmethod
+    def of(
+        place: int, part: SketchSpace, variables: Sequence[Value], codes: Sequence[dict[Value | None, float]]
+    ) -> _Columns:
+        own = [feature for feature, variable in enumerate(variables) if variable in part.variables]
+        numbers = [part.variables[variables[feature]] for feature in own]
+        table = np.full((len(own), max((len(part.program.values[n]) for n in numbers), default=0)), np.nan)
+        for row, (feature, number) in enumerate(zip(own, numbers, strict=True)):
+            known = part.program.values[number]
+            table[row, : len(known)] = [codes[feature].get(value, np.nan) for value in known]
+        return _Columns(part, place, np.array(own, dtype=np.intp), np.array(numbers, dtype=np.intp), table)
+
+    def rows(self, candidates: Sequence[Candidate], width: int) -> Floats:
+        if any(candidate.meaning is not self.part.meaning for candidate in candidates):
+            raise InternalError(f"a candidate of another space than the model's: {candidates[0].key}")
+        indices = np.stack([candidate.row for candidate in candidates])[:, self.numbers]
+        rows = np.full((len(candidates), width), np.nan)
+        rows[:, self.features] = self.codes[np.arange(len(self.numbers)), indices]
+        rows[:, -1] = self.place
+        return rows
 
 
 def _numbers(domain: Iterable[Value]) -> dict[Value | None, float]:

@@ -17,7 +17,7 @@ from heron_asp.measure.result import Measurement
 from heron_asp.model import BoostedTrees, CostModel, Floats
 from heron_asp.search.random import fresh
 from heron_asp.search.search import best_seconds, score
-from heron_asp.space import Candidate, Space
+from heron_asp.space import Candidate, Pins, Space
 from heron_asp.terms import Value
 
 
@@ -144,28 +144,35 @@ class ConstrainedGenetic:
         return influential[: max(2, round(self.options.keys * len(influential)))]
 
     def _children(self, population: Sequence[Candidate], predicted: Floats, keys: Sequence[Value]) -> list[Candidate]:
+        """Samples of the problems that pairs of parents pin, drawn by what is predicted of them."""
         children: list[Candidate] = []
         chance = roulette(predicted)
         while len(children) < self.options.population:
-            one, other = self.rng.choice(len(population), 2, p=chance)
-            fitter, weaker = (one, other) if predicted[one] >= predicted[other] else (other, one)
-            children += self._offspring(population[fitter], population[weaker], keys)
+            pairs = -(-(self.options.population - len(children)) // self.options.children)
+            problems: dict[str, list[Pins]] = {}
+            for one, other in self.rng.choice(len(population), (pairs, 2), p=chance):
+                fitter, weaker = (one, other) if predicted[one] >= predicted[other] else (other, one)
+                pins = self._pins(population[fitter], population[weaker], keys)
+                problems.setdefault(population[fitter].sketch, []).append(pins)
+            for sketch, pinned in problems.items():
+                for found in self.space[sketch].sample_each(pinned, self.options.children, self.rng):
+                    children += found
         return children
 
-    def _offspring(self, fitter: Candidate, weaker: Candidate, keys: Sequence[Value]) -> list[Candidate]:
-        """Samples of the problem in which each key variable has the value of one parent or the other, but for one.
+    def _pins(self, fitter: Candidate, weaker: Candidate, keys: Sequence[Value]) -> Pins:
+        """Each key variable has the value of one parent or the other, but for one.
 
         The fitter parent gives the sketch; a value of the other parent counts where that sketch has it.
         """
-        part = self.space[fitter.sketch]
-        own = [variable for variable in keys if len(part.domains.get(variable, ())) > 1]
+        domains = self.space[fitter.sketch].domains
+        own = [variable for variable in keys if len(domains.get(variable, ())) > 1]
         dropped = own[self.rng.integers(len(own))] if own else None
         pins: dict[Value, frozenset[Value]] = {}
         for variable in own:
             if variable != dropped:
-                values = {fitter.values[variable], weaker.values.get(variable, fitter.values[variable])}
-                pins[variable] = frozenset(values & set(part.domains[variable]))
-        return part.sample(self.options.children, self.rng, pins)
+                value, other = fitter.values[variable], weaker.values.get(variable)
+                pins[variable] = frozenset({value, other} if other in domains[variable] else {value})
+        return pins
 
     # -- choice ----------------------------------------------------------------------------------------------------
 

@@ -2,36 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from heron_asp.terms import Term, Value, plain, text
 
 Pins: TypeAlias = Mapping[Value, frozenset[Value]]  # variables with the values that they may have
 Weighting: TypeAlias = Mapping[Value, Mapping[Value, float]]  # variables with a weight a value; 1 where not named
 Values: TypeAlias = dict[Value, Value]
+Indices: TypeAlias = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
+class Meaning:
+    """What the value indices of a sketch's programs stand for.
+
+    Args:
+        sketch: the sketch's name.
+        variables: number of each variable.
+        values: for each number the variable's values.
+        knobs: the variables that identify a program.
+    """
+
+    def __init__(
+        self, sketch: str, variables: Mapping[Value, int], values: Sequence[Sequence[Value]], knobs: Sequence[Value]
+    ) -> None:
+        self.sketch = sketch
+        self.numbers = variables
+        self.knobs = tuple(knobs)
+        self.columns = [(variable, number, values[number]) for variable, number in variables.items()]
+        self._places = np.array([variables[knob] for knob in knobs], dtype=np.intp)
+        self._texts = [[f"{text(knob)}={text(value)}" for value in values[variables[knob]]] for knob in knobs]
+
+    def key(self, row: Indices) -> str:
+        """Identifies a program within a task."""
+        chosen = row.take(self._places).tolist()
+        return f"{self.sketch}: " + "; ".join([one[index] for one, index in zip(self._texts, chosen, strict=True)])
+
+
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A program: a sketch and a value for each of its variables.
 
     Attributes:
-        sketch: the sketch's name.
-        values: knobs and what follows from them.
-        knobs: the variables that were chosen; they identify the program.
+        meaning: the sketch's variables and their values.
+        row: the index of each variable's value, by number of variable.
     """
 
-    sketch: str
-    values: Values
-    knobs: tuple[Value, ...]
+    meaning: Meaning
+    row: Indices
+
+    @property
+    def sketch(self) -> str:
+        """The sketch's name."""
+        return self.meaning.sketch
+
+    @property
+    def knobs(self) -> tuple[Value, ...]:
+        """The variables that were chosen; they identify the program."""
+        return self.meaning.knobs
+
+    @cached_property
+    def values(self) -> Values:
+        """Knobs and what follows from them."""
+        indices = self.row.tolist()
+        return {variable: known[indices[number]] for variable, number, known in self.meaning.columns}
 
     @cached_property
     def key(self) -> str:
         """Identifies the program within a task."""
-        return f"{self.sketch}: " + "; ".join(f"{text(knob)}={text(self.values[knob])}" for knob in self.knobs)
+        return self.meaning.key(self.row)
 
     def __hash__(self) -> int:
         return hash(self.key)

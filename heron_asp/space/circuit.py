@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from heron_asp.space.alias import Alias, without_aliases
-from heron_asp.space.drawing import Layer, Single, TooManyEntriesError, draw, restricted
 from heron_asp.space.elimination import Bucket, smallest, without_constants
+from heron_asp.space.passes import Single, Tree, Weighed, draw, weighed
 from heron_asp.space.table import Index, Table, arc_consistent
 
 Weights = Mapping[int, npt.NDArray[np.float64]]
 Floats = npt.NDArray[np.float64]
 _MOST_LISTED = 2_000_000  # rows of a circuit that is kept as lists as well
 _FEW = 4  # samples that are faster drawn one by one
-_ENTRIES = 2_000_000  # rows under pins that are followed together
+_CELLS = 4_000_000  # rows times sets of pins that are weighed together
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class Circuit:
             self.satisfiable = all(bucket.size for bucket in self.buckets)
         read = {child for bucket in self.buckets for child, _ in bucket.references}
         self._roots = [number for number in range(len(self.buckets)) if number not in read]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What cannot be made anew in no time: circuits come from a child process."""
+        again = ("_base", "_trees", "_weighed", "_single")
+        return {name: value for name, value in self.__dict__.items() if name not in again}
 
     @property
     def rows(self) -> int:
@@ -143,12 +148,16 @@ class Circuit:
     # -- samples ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _layers(self) -> list[Layer]:
-        return [Layer.whole(bucket, rows) for bucket, rows in zip(self.buckets, self._base.rows, strict=True)]
+    def _trees(self) -> list[Tree]:
+        return [Tree(bucket) for bucket in self.buckets]
+
+    @cached_property
+    def _weighed(self) -> list[Weighed]:
+        return weighed(self._trees, {})
 
     @cached_property
     def _single(self) -> Single:
-        return Single(self._layers, len(self.domain))
+        return Single(self.buckets, self._base.rows, len(self.domain))
 
     def sample(self, number: int, rng: np.random.Generator, weights: Weights | None = None) -> Index:
         """Independent, exactly uniform solutions (in proportion to their weight, if weights are given).
@@ -156,19 +165,17 @@ class Circuit:
         Returns:
             Value indices, shape (number, variables); no rows if there is no solution.
         """
-        if weights:
-            alone = {variable: weight[None] for variable, weight in weights.items()}
+        if number > _FEW or self.rows > _MOST_LISTED:
+            alone = {variable: weight[None] for variable, weight in (weights or {}).items()}
             return self.sample_each(1, number, rng, alone)[0]
-        if not self.satisfiable:
+        if not self.satisfiable or self.up(weights or {}).total == 0:
             return np.zeros((0, len(self.domain)), dtype=np.intp)
-        if number <= _FEW and self.rows <= _MOST_LISTED:
-            drawn = [self._single.draw(rng) for _ in range(number)]
-            return self._fill(np.array(drawn, dtype=np.intp).reshape(number, len(self.domain)))
-        start = dict.fromkeys(self._roots, np.zeros(number, dtype=np.intp))
-        return self._fill(draw(self._layers, start, len(self.domain), rng))
+        rows = self.up(weights or {}).rows
+        drawn = [self._single.draw(rng, rows) for _ in range(number)]
+        return self._fill(np.array(drawn, dtype=np.intp).reshape(number, len(self.domain)))
 
     def sample_each(self, sets: int, number: int, rng: np.random.Generator, weights: Weights) -> list[Index]:
-        """The same under several sets of pins at once, which is far faster than one after the other.
+        """The same under several sets of pins, which is far faster than one after the other.
 
         Args:
             sets: how many there are.
@@ -179,26 +186,23 @@ class Circuit:
         Returns:
             For each set value indices, shape (number, variables); no rows if it leaves no solution.
         """
+        together = max(1, _CELLS // max(1, self.rows))
+        found: list[Index] = []
+        for first in range(0, sets, together):
+            some = {variable: weight[first : first + together] for variable, weight in weights.items()}
+            found += self._sample_each(min(together, sets - first), number, rng, some)
+        return found
+
+    def _sample_each(self, sets: int, number: int, rng: np.random.Generator, weights: Weights) -> list[Index]:
         none = np.zeros((0, len(self.domain)), dtype=np.intp)
         if not self.satisfiable:
             return [none] * sets
-        most = _ENTRIES if sets > 1 else self.rows
-        try:
-            layers, totals = restricted(self._layers, self._base.groups, self._of_roots(weights), sets, most)
-        except TooManyEntriesError:
-            half = sets // 2
-            first = {variable: weight[:half] for variable, weight in weights.items()}
-            second = {variable: weight[half:] for variable, weight in weights.items()}
-            return [
-                *self.sample_each(half, number, rng, first),
-                *self.sample_each(sets - half, number, rng, second),
-            ]
-        possible = np.flatnonzero(np.all([np.ones(sets), *totals.values()], axis=0))
-        of = np.repeat(possible, number)
-        start = {root: of if root in totals else np.zeros(len(of), dtype=np.intp) for root in self._roots}
-        values = self._fill(draw(layers, start, len(self.domain), rng))
-        found = dict(zip(possible.tolist(), values.reshape(len(possible), number, len(self.domain)), strict=True))
-        return [found.get(one, none) for one in range(sets)]
+        columns = {variable: np.ascontiguousarray(weight.T) for variable, weight in self._of_roots(weights).items()}
+        state = weighed(self._trees, columns, self._weighed) if weights else self._weighed
+        possible = np.flatnonzero(np.all([np.broadcast_to(state[root].sums[0], sets) for root in self._roots], axis=0))
+        values = self._fill(draw(state, np.repeat(possible, number), len(self.domain), rng))
+        drawn = dict(zip(possible.tolist(), values.reshape(len(possible), number, len(self.domain)), strict=True))
+        return [drawn.get(one, none) for one in range(sets)]
 
     # -- the best, and shares ----------------------------------------------------------------------------------------
 
@@ -241,7 +245,7 @@ class Circuit:
             bucket = self.buckets[position]
             row = chosen[position]
             if bucket.start is not None:
-                first, last = self._layers[position].first[row : row + 2]
+                first, last = bucket.start[row], bucket.start[row + 1] if row + 1 < bucket.groups else bucket.size
                 row = int(first + rows[position][first:last].argmax())
             for variable, column in zip(bucket.variables, bucket.values, strict=True):
                 values[variable] = column[row]

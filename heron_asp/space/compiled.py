@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from heron_asp.space.table import Index, Table, TooLargeError, codes
 ENOUGH = 0.3  # acceptance from which a further constraint in the circuit would save less than it costs
 _SMALL = 10_000  # rows of a table that a circuit always takes: it makes the circuit smaller
 _PROBE = 4_096  # samples that tell an acceptance
+_TRIES = 8  # draws for each sample under pins where some are rejected
 
 
 class Lookup:
@@ -104,6 +106,34 @@ class Compiled:
         for one in self.rejecting:
             rows = rows[one.check(rows)]
         return rows
+
+    def draw_each(self, sets: int, number: int, rng: np.random.Generator, weights: Weights) -> list[Index]:
+        """So many uniform solutions under each of several sets of pins; fewer where most are rejected.
+
+        Args:
+            sets: how many there are.
+            number: solutions under each.
+            rng: what is random.
+            weights: for each variable that some set pins, a weight for each of its values, shape (sets, values).
+        """
+        if self.circuit is None:
+            return [np.zeros((0, len(self.program.values)), dtype=np.intp)] * sets
+        if self.exact:
+            return self.circuit.sample_each(sets, number, rng, weights)
+        drawn = self.circuit.sample_each(sets, _TRIES * number, rng, self._inside(weights))
+        of = np.repeat(np.arange(sets), [len(rows) for rows in drawn])
+        rows = np.concatenate([np.concatenate(drawn), of[:, None]], axis=1)  # the set as one more column
+        for lookup in self.lookups:
+            rows = lookup.fill(rows)
+            weight = weights.get(lookup.variable)
+            if weight is not None:
+                of = rows[:, -1]
+                chance = weight[of, rows[:, lookup.variable]]
+                rows = rows[rng.random(len(rows)) * weight.max(axis=1)[of] < chance]
+        for one in self.rejecting:
+            rows = rows[one.check(rows)]
+        edges = np.searchsorted(rows[:, -1], np.arange(sets + 1))
+        return [rows[first:last, :-1][:number] for first, last in pairwise(edges.tolist())]
 
 
 def compile_program(program: TableProgram, limit: int, domain: Sequence[Mask] | None = None) -> Compiled:

@@ -33,7 +33,8 @@ class Bucket:
         variables: their numbers.
         values: for each variable its value index in each row.
         size: number of rows.
-        start: first row of each group, None where every row is one; groups are what later buckets refer to.
+        start: first row of each group, the larger groups first; None where every row is a group. Groups are what later
+            buckets refer to.
         references: for each earlier bucket that was joined, its number and the group that each row refers to.
     """
 
@@ -276,37 +277,41 @@ class _Elimination:
 
 
 def without_dead(buckets: Sequence[Bucket]) -> list[Bucket]:
-    """The buckets without the rows that no solution takes."""
-    live: list[npt.NDArray[np.bool_]] = [np.zeros(bucket.groups, dtype=bool) for bucket in buckets]
-    kept: list[npt.NDArray[np.bool_]] = []
+    """The buckets without the rows that no solution takes, and with larger groups first."""
+    live = [np.zeros(bucket.groups, dtype=bool) for bucket in buckets]
+    kept: list[Index] = []
+    number: list[Index] = []
+    start: list[Index | None] = []
     read = {child for bucket in buckets for child, _ in bucket.references}
     for position in reversed(range(len(buckets))):
         bucket = buckets[position]
-        if position not in read:
-            live[position][:] = True
-        rows = live[position]
+        groups = np.flatnonzero(live[position]) if position in read else np.arange(bucket.groups)
+        rows, first = groups, None
         if bucket.start is not None:
-            rows = np.repeat(rows, np.diff(np.append(bucket.start, bucket.size)))
+            size = np.diff(np.append(bucket.start, bucket.size))
+            groups = groups[np.argsort(-size[groups], kind="stable")]
+            size = size[groups]
+            first = np.cumsum(size) - size
+            rows = np.repeat(bucket.start[groups] - first, size) + np.arange(size.sum())
         for child, group in bucket.references:
-            live[child][group if rows.all() else group[rows]] = True
+            live[child][group[rows]] = True
+        place = np.zeros(bucket.groups, dtype=np.intp)
+        place[groups] = np.arange(len(groups))
         kept.append(rows)
-    kept.reverse()
-    number = [np.cumsum(groups) - 1 for groups in live]
-    return [_kept(bucket, kept[i], live[i], number) for i, bucket in enumerate(buckets)]
-
-
-def _kept(
-    bucket: Bucket, rows: npt.NDArray[np.bool_], groups: npt.NDArray[np.bool_], number: Sequence[Index]
-) -> Bucket:
-    """A bucket's rows under a mask, with the groups of others by their new numbers."""
-    chosen = np.flatnonzero(rows)
-    values = bucket.values if len(chosen) == bucket.size else tuple(column.take(chosen) for column in bucket.values)
-    references = tuple((child, number[child].take(group.take(chosen))) for child, group in bucket.references)
-    start = bucket.start
-    if start is not None and len(chosen) < bucket.size:
-        sizes = np.diff(np.append(start, bucket.size))[groups]
-        start = np.cumsum(sizes) - sizes
-    return Bucket(bucket.variables, values, len(chosen), start, references)
+        number.append(place)
+        start.append(first)
+    for found in (kept, number, start):
+        found.reverse()
+    return [
+        Bucket(
+            bucket.variables,
+            tuple(column.take(kept[i]) for column in bucket.values),
+            len(kept[i]),
+            start[i],
+            tuple((child, number[child].take(group.take(kept[i]))) for child, group in bucket.references),
+        )
+        for i, bucket in enumerate(buckets)
+    ]
 
 
 def without_constants(tables: Sequence[Table], alive: Sequence[npt.NDArray[np.bool_]]) -> list[Table]:
