@@ -14,7 +14,8 @@ loop around a tensorized block, which cannot be built. Its best five programs ar
     our time       ... where theirs has as long as our trials took, be that fewer or more trials
     their time     ... where ours has as many trials as go into the time of theirs
 
-A row is kept in --out as soon as it is there; a second call makes those that are missing or have an error. Time is wall
+A row is kept in --out as soon as it is there; a second call makes those that are missing or have an error, and with
+`--again` times the programs of all rows once more, without tuning. Time is wall
 time; where others use the machine too, `--clock cpu` counts the processor's seconds instead, on both sides.
 """
 
@@ -152,6 +153,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=64, help="trials before its cost model is asked")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds of a run of MetaSchedule (%(default)s)")
+    parser.add_argument("--again", action="store_true", help="time the programs of rows that are there once more")
     parser.add_argument("--out", type=Path, default=Path("runs/metaschedule"))
     return parser.parse_args()
 
@@ -171,7 +173,7 @@ def main() -> None:
             match = Match(case, threads, options, out)
             for rules in said.rules:
                 file = rows / f"{case.name}-t{threads}-{rules}.json"
-                result = recorded(file)
+                result = None if said.again else recorded(file)
                 if result is None:
                     result = match.result(rules)
                     write_whole(file, asdict(result))

@@ -32,7 +32,6 @@ from peers.metaschedule import (  # noqa: E402
     Row,
     read_rows,
     rows_file,
-    write_request,
 )
 from peers.packed import Packed, packed  # noqa: E402
 
@@ -221,10 +220,26 @@ def test_the_cases_are_data(command: ModuleType) -> None:
 
 def test_what_ends_the_other_side_is_said(tmp_path: Path) -> None:
     request = Request("gemm", {"m": 2, "n": 20, "k": 4}, "zen4", 1, 1, 0.0, 1, "stock", 1, 1, "wall", str(tmp_path))
-    write_request(request, tmp_path / "request.json")
-    assert run_peer(tmp_path, 0.05) == "theirs: not done after 0.05 s"
-    assert "exit code 1: gemm: 20 result channels and 4 input channels do not pack" in run_peer(tmp_path, 300)
+    assert run_peer(request, 0.05) == "theirs: not done after 0.05 s"
+    assert "exit code 1: gemm: 20 result channels and 4 input channels do not pack" in run_peer(request, 300)
     assert read_rows(tmp_path) == []
+
+
+def test_a_run_that_ended_well_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = ["theirs: signal 6", "", "", "never asked for"]
+    asked: list[float] = []
+
+    def run(request: Request, timeout: float) -> str:
+        asked.append(request.seconds)
+        rows_file(Path(request.out)).write_text(json.dumps(made(1, 1.0, 2.0).to_json()) + "\n")
+        return errors[len(asked) - 1]
+
+    monkeypatch.setattr("peers.match.run_peer", run)
+    match = Match(Case("a", "gemm", {"m": 2, "n": 16, "k": 4}), 1, OPTIONS, tmp_path)
+    ends = [match.searched("stock", seconds)[2] for seconds in (5.0, 5.0, 5.0, 6.0, 6.0)]
+    assert ends == ["theirs: signal 6", "", "", "", ""]
+    assert asked == [5.0, 5.0, 6.0]
+    assert len(match.searched("stock", 6.0)[1]) == 1
 
 
 def test_a_case_that_packs_for_nobody_is_a_row_with_its_error(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from peers.contest import Contest, speedup
-from peers.metaschedule import CLOCKS, KEPT, Request, Row, program_file, read_rows, write_request
+from peers.metaschedule import CLOCKS, KEPT, Request, Row, program_file, read_rows
 from peers.packed import packed
 
 from heron_asp import LocalDevice, RunDirectory, Task, TuneOptions, operator, resolve_target, tune
@@ -145,17 +145,24 @@ class Match:
         return tuned
 
     def searched(self, rules: str, seconds: float) -> tuple[Path, list[Row], str]:
-        """MetaSchedule's run of at least our trials and seconds: its folder, its trials, and what went wrong."""
+        """MetaSchedule's run of at least our trials and seconds: its folder, its trials, and what went wrong.
+
+        Made anew unless the very same one ended well.
+        """
         out = self.folder / rules
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir(parents=True)
         options = self.options
         request = Request(
             self.case.operator, self.case.shape, options.target, self.threads, options.trials, seconds, options.seed,
             rules, options.batch, options.warmup, options.clock, str(out),
         )  # fmt: skip
-        write_request(request, out / "request.json")
-        error = run_peer(out, options.timeout)
+        done = out / "done.json"
+        if done.exists() and json.loads(done.read_text()) == asdict(request):
+            return out, read_rows(out), ""
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        error = run_peer(request, options.timeout)
+        if not error:
+            write_whole(done, asdict(request))
         return out, read_rows(out), error
 
     def result(self, rules: str) -> Result:
@@ -223,8 +230,10 @@ def fitting(trials: int, took: float, seconds: float) -> int:
     return max(1, round(trials * seconds / took))
 
 
-def run_peer(out: Path, timeout: float) -> str:
+def run_peer(request: Request, timeout: float) -> str:
     """MetaSchedule in a process of its own, with all that it forks; what went wrong, empty if nothing did."""
+    out = Path(request.out)
+    write_whole(out / "request.json", asdict(request))
     paths = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     with (out / "log").open("wb") as log:
         peer = subprocess.Popen(

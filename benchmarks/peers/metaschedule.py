@@ -24,7 +24,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -266,11 +266,6 @@ def run(request: Request) -> None:
                     program_file(out, row.number).write_text(tvm.ir.save_json(module))
             rows.write(json.dumps(row.to_json()) + "\n")
             rows.flush()
-
-
-def write_request(request: Request, file: Path) -> None:
-    """A request as the file that this module's command reads."""
-    file.write_text(json.dumps(asdict(request), indent=2) + "\n")
 
 
 if __name__ == "__main__":
