@@ -108,11 +108,15 @@ def _list(values: Sequence[Value]) -> str:
 def untensorized(task: Task) -> tuple[list[str], list[str]]:
     """Why no instruction of the target runs the operator, and what would help."""
     remedies = []
-    reasons = {one.reason.name for one in task.derivation.refusals if isinstance(one.reason, Term)}
-    if "lacks" in reasons:
+    ways: dict[tuple[str, str], set[str]] = {}
+    for one in task.derivation.refusals:
+        ways.setdefault((one.intrinsic, one.seating), set()).update(
+            [one.reason.name] if isinstance(one.reason, Term) else []
+        )
+    if any("lacks" in reasons for reasons in ways.values()):
         others = [name for name in runnable_targets() if name != task.target.name]
         remedies.append("a target with the flag" + (f", for example -t {others[0]}" if others else ""))
-    elif "dtype" in reasons:
+    elif all("dtype" in reasons for reasons in ways.values()):
         intrinsics = task.target.intrinsics.values()
         known = {f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}" for i in intrinsics}
         remedies.append("the instructions of the target take " + _list(sorted(known)))

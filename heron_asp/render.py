@@ -112,13 +112,23 @@ def evidence(constraint: Constraint, pays: Mapping[str, Pays]) -> str:
 def refusal(one: Refusal) -> str:
     """Why an intrinsic cannot run a block, in a sentence."""
     seating = "" if one.seating == "straight" else " with the operands crossed"
-    said = "; ".join(
-        f"{axis} {_MISFITS[why.name]} {text(why.arguments[0])}" for axis, why in one.misfits if isinstance(why, Term)
-    )
+    said = "; ".join(f"{axis} {_misfit(why)}" for axis, why in one.misfits)
     return f"{one.intrinsic}{seating}: {_reason(one.reason)}" + (f" ({said})" if said else "")
 
 
-_MISFITS = {"indexes": "indexes", "misses": "does not index", "scattered": "has no neighbours side by side in"}
+_MISFITS = {
+    "indexes": "indexes",
+    "misses": "does not index",
+    "scattered": "has no neighbours side by side in",
+    "windowed": "slides a window over",
+    "endless": "cannot be padded",
+}
+
+
+def _misfit(why: Value) -> str:
+    """Why an axis cannot play a role; of a rule file of the user's own, as it stands there."""
+    name, arguments = (why.name, why.arguments) if isinstance(why, Term) else (why, ())
+    return " ".join([_MISFITS.get(str(name), str(name)), *map(text, arguments)])
 
 
 def _reason(reason: Value) -> str:

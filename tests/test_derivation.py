@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from heron_asp.explain import untensorized
+from heron_asp.operators import operator
 from heron_asp.target import Target
+from heron_asp.task import Task
 from tests.conftest import make_task
 
 
@@ -13,3 +16,21 @@ def test_sketches_have_names_of_their_own(zen4: Target) -> None:
     assert [sketch.name for sketch in window.sketches] == [
         "vpdpbusd r=ci", "vpdpbusd r=kh", "vpdpbusd sliced r=ci", "vpdpbusd sliced r=kh",
     ]  # fmt: skip
+
+
+def test_an_operand_with_windows_is_not_packed(zen4: Target) -> None:
+    """Crossed, x would be packed for the lanes: then taps, of which windows share some, are not summed at once."""
+    shape = {"n": 3, "h": 1, "w": 2, "ci": 32, "co": 33, "kh": 1, "kw": 2, "stride": 3, "padding": 3}
+    made = operator("conv2d", shape, "bf16bf16f32", "channels-first")
+    names = [sketch.name for sketch in Task(made, zen4).sketches]
+    assert {name for name in names if "r=kw" in name} == {"vdpbf16ps r=kw", "vdpbf16ps sliced r=kw"}
+    assert "vdpbf16ps crossed" in names
+
+
+def test_why_windows_are_refused_is_said(zen4: Target) -> None:
+    depthwise = make_task(zen4, "depthwise_conv2d", n=1, h=5, w=5, c=4, kh=3, kw=3)
+    reasons, remedies = untensorized(depthwise)
+    assert "vpdpbusd: no axis of the operator can play its role r (kh slides a window over x; kw slides" in reasons[1]
+    assert remedies == []  # other types would not help
+    plain = make_task(zen4, dtype="f32f32f32", m=4, n=4, k=4)
+    assert untensorized(plain)[1] == ["the instructions of the target take bf16bf16f32, u8s8s32"]

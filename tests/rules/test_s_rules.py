@@ -47,6 +47,16 @@ def test_s1_refuses_a_window_that_would_have_to_be_packed(answers):
         assert "misfit(c,(dot,straight),r,k,windowed(a))" in found
 
 
+def test_s1_refuses_a_window_beside_another_role(answers):
+    """Each element is where the register wants it, but in one dimension instead of two."""
+    beside = GEMM.replace(
+        "access(c, b, 0, k, 1).  access(c, b, 1, n, 1).", "access(c, b, 0, k, 1).  access(c, b, 0, n, 4)."
+    )
+    beside = beside.replace("pitch(b, 0, 40).  pitch(b, 1, 1).", "pitch(b, 0, 1).").replace("constant(b).", "")
+    for found in answers(beside + DOT, *S1):
+        assert {"misfit(c,(dot,straight),r,k,windowed(b))", "misfit(c,(dot,straight),n,n,windowed(b))"} <= found
+
+
 def test_s1_seats_the_operands_crossed_where_only_that_fits(answers):
     crossed = GEMM.replace("operand(c, 0, a).  operand(c, 1, b).", "operand(c, 0, b).  operand(c, 1, a).")
     found = answers(crossed + DOT, *S1)
