@@ -5,8 +5,9 @@
     python benchmarks/validity.py -t zen4 --random 200       random small operators of every kind
 
 Prints a line an operator, the first failures, and a table of what became of the samples of each kind; `--json` writes
-all of it. Exits with 1 unless every operator has a program and every sample is correct. One program is built and run
-at a time, each in a process of its own; `--part 2/4` takes the second quarter of the operators.
+all of it. A correct program is built a second time with a check at each access, which must stay inside of its tensor
+(`--no-bounds` leaves that out). Exits with 1 unless every operator has a program and every sample is correct. One
+program is built and run at a time, each in a process of its own; `--part 2/4` takes the second quarter of them.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from bounds import outside
 from instances import random_operators
 
 from heron_asp import LocalDevice, Task, operator, resolve_target
+from heron_asp.child import Report, run_in_child
 from heron_asp.host import require_host
-from heron_asp.measure.result import Limits, Measurement, Status
+from heron_asp.measure.result import Limits, Status
 from heron_asp.operators import Operator
-from heron_asp.space import SketchSpace
+from heron_asp.space import Candidate, SketchSpace
 from heron_asp.target import Target
 from heron_asp.task import available_threads
 
@@ -53,6 +55,7 @@ OTHERS = [
     ("batch_matmul", "bf16bf16f32", {"batch": 3, "m": 17, "n": 40, "k": 24}),
 ]
 NO_PROGRAM, ERROR = "no program", "error"  # what becomes of an operator besides the statuses of its samples
+OUTSIDE = "outside"  # of a correct sample that reads or writes beyond a tensor
 SHOWN = 20  # failures
 
 
@@ -89,32 +92,62 @@ class Row:
             self.failures.append((program, status, error))
 
 
-def check(name: str, made: Operator, target: Target, threads: int, samples: int, seed: int, limits: Limits) -> Row:
-    """Builds, runs and checks uniform samples of every sketch of an operator."""
-    row = Row(name, made.name, made.label, threads)
-    start = time.monotonic()
-    try:
-        task = Task(made, target, threads)
-        device = LocalDevice(task, limits)
-        for sketch in task.space:
-            for program, measured in _measured(row, sketch, device, samples, seed):
-                row.add(program, measured.status, measured.error)
-        if not row.programs:
-            row.add("", NO_PROGRAM, "every sketch is empty")
-    except Exception as error:  # whatever it is, it is a finding about this operator
-        row.add("", ERROR, f"{type(error).__name__}: {error}".replace("\n", "; ")[-500:])
-    row.seconds = time.monotonic() - start
-    return row
+@dataclass(frozen=True)
+class Checker:
+    """Tries operators on a target.
 
+    Attributes:
+        target: the machine.
+        samples: of every sketch.
+        seed: of the samples.
+        limits: of a program.
+        bounds: whether accesses are checked too.
+    """
 
-def _measured(
-    row: Row, sketch: SketchSpace, device: LocalDevice, samples: int, seed: int
-) -> Iterator[tuple[str, Measurement]]:
-    start = time.monotonic()
-    row.programs += sketch.size
-    row.compile_seconds = max(row.compile_seconds, time.monotonic() - start)
-    for candidate in sketch.sample(samples, np.random.default_rng(seed)):
-        yield candidate.key, device.measure(candidate)
+    target: Target
+    samples: int
+    seed: int
+    limits: Limits
+    bounds: bool = True
+
+    def check(self, name: str, made: Operator, threads: int) -> Row:
+        """Builds, runs and checks uniform samples of every sketch of an operator."""
+        row = Row(name, made.name, made.label, threads)
+        start = time.monotonic()
+        try:
+            task = Task(made, self.target, threads)
+            device = LocalDevice(task, self.limits)
+            for sketch in task.space:
+                for candidate in self._sampled(row, sketch):
+                    row.add(candidate.key, *self._tried(task, device, candidate))
+            if not row.programs:
+                row.add("", NO_PROGRAM, "every sketch is empty")
+        except Exception as error:  # whatever it is, it is a finding about this operator
+            row.add("", ERROR, f"{type(error).__name__}: {error}".replace("\n", "; ")[-500:])
+        row.seconds = time.monotonic() - start
+        return row
+
+    def _sampled(self, row: Row, sketch: SketchSpace) -> list[Candidate]:
+        start = time.monotonic()
+        row.programs += sketch.size
+        row.compile_seconds = max(row.compile_seconds, time.monotonic() - start)
+        return sketch.sample(self.samples, np.random.default_rng(self.seed))
+
+    def _tried(self, task: Task, device: LocalDevice, candidate: Candidate) -> tuple[str, str]:
+        """What became of a sample, and what is wrong with it."""
+        measured = device.measure(candidate)
+        if measured.status is not Status.CORRECT or not self.bounds:
+            return measured.status, measured.error
+        program, inputs = task.program(candidate), device.operands.cases[0].inputs
+
+        def work(report: Report) -> None:
+            report("outside", outside(task, program, inputs))
+
+        outcome = run_in_child(work, [self.limits.build + self.limits.run])
+        said = outcome.value("outside")
+        if said is None:
+            said = outcome.value("error") or f"signal {outcome.signal}, timed out: {outcome.timed_out}"
+        return (OUTSIDE if said else Status.CORRECT), said
 
 
 def instances(arguments: argparse.Namespace) -> list[tuple[str, Operator]]:
@@ -138,7 +171,7 @@ def instances(arguments: argparse.Namespace) -> list[tuple[str, Operator]]:
 
 def table(rows: list[Row]) -> list[str]:
     """A line a kind of operator, a column a status."""
-    statuses = [*Status, NO_PROGRAM, ERROR]
+    statuses = [*Status, OUTSIDE, NO_PROGRAM, ERROR]
     shown = [status for status in statuses if any(row.statuses[status] for row in rows)]
     lines = ["".join([f"{'kind':<20}{'operators':>10}", *(f"{status:>13}" for status in shown)])]
     for kind in [*sorted({row.kind for row in rows}), "all"]:
@@ -159,15 +192,17 @@ def main() -> None:
     parser.add_argument("--only", metavar="REGEX", help="only the cases with such a name, such as 'C2D.|random 7'")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of the cases")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, available_threads()], help="in turn")
+    parser.add_argument("--bounds", action=argparse.BooleanOptionalAction, default=True, help="check accesses too")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     arguments = parser.parse_args()
     target = resolve_target(arguments.target)
     require_host(target)
     limits = Limits(repeats=1, repeat_ms=1)
+    checker = Checker(target, arguments.samples, arguments.seed, limits, arguments.bounds)
     rows = []
     for number, (name, made) in enumerate(instances(arguments)):
         threads = arguments.threads[number % len(arguments.threads)]
-        row = check(name, made, target, threads, arguments.samples, arguments.seed, limits)
+        row = checker.check(name, made, threads)
         rows.append(row)
         said = ", ".join(f"{count} {status}" for status, count in row.statuses.items())
         print(

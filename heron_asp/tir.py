@@ -47,8 +47,11 @@ def divides(value: Any) -> bool:
     return bool(found)
 
 
-def bounds_of(value: Any, variable: Any) -> tuple[int, int] | None:
-    """Bounds of a variable outside of which an expression is zero: `if_then_else(low <= variable < high, ..., 0)`."""
+def bounds_of(value: Any, variable: Any) -> tuple[int, int | None] | None:
+    """Bounds of a variable outside of which an expression is zero: `if_then_else(low <= variable < high, ..., 0)`.
+
+    `high` is None where it is not bounded there; the whole is where it is not bounded at all.
+    """
     from tvm.ir.prim import expr as prim
 
     if getattr(getattr(value, "op", None), "name", "") != "prim.if_then_else":
@@ -56,13 +59,13 @@ def bounds_of(value: Any, variable: Any) -> tuple[int, int] | None:
     condition, _, otherwise = value.args
     if not isinstance(otherwise, prim.IntImm | prim.FloatImm) or float(otherwise.value) != 0.0:
         return None
-    low = high = None
+    lows, highs = [], []
     for term in _conjunction(condition):
         if isinstance(term, prim.LE) and isinstance(term.a, prim.IntImm) and term.b.same_as(variable):
-            low = int(term.a)
+            lows.append(int(term.a))
         elif isinstance(term, prim.LT) and isinstance(term.b, prim.IntImm) and term.a.same_as(variable):
-            high = int(term.b)
-    return (low or 0, high) if high is not None else None
+            highs.append(int(term.b))
+    return (max(0, *lows, 0), min(highs, default=None)) if lows or highs else None
 
 
 def _conjunction(condition: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import validity
 from instances import MOST_OPERATIONS, random_operator, random_operators
-from validity import NO_PROGRAM, Row, check, main, table
+from validity import NO_PROGRAM, Checker, Row, main, table
 
 from heron_asp.errors import HeronError
 from heron_asp.measure.result import Limits, Measurement, Status
@@ -45,7 +45,7 @@ CASES = [  # kind, types, layout, shape, epilogue, threads
 )
 def test_samples_are_valid(runnable: Target, kind, dtype, layout, shape, epilogue, threads) -> None:
     made = operator(kind, shape, dtype, layout, epilogue)
-    row = check(kind, made, runnable, threads, SAMPLES, 0, LIMITS)
+    row = Checker(runnable, SAMPLES, 0, LIMITS).check(kind, made, threads)
     assert row.failures == []
     assert row.statuses[Status.CORRECT] % SAMPLES == 0
     assert row.statuses[Status.CORRECT] > 0
@@ -80,13 +80,13 @@ def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_all_of_the_suite_is_tried(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     tried: list[Operator] = []
 
-    def correct(name: str, made: Operator, _target: Target, threads: int, *_: object) -> Row:
+    def correct(_: Checker, name: str, made: Operator, threads: int) -> Row:
         tried.append(made)
         row = Row(name, made.name, made.label, threads, programs=1)
         row.add("p", Status.CORRECT, "")
         return row
 
-    monkeypatch.setattr(validity, "check", correct)
+    monkeypatch.setattr(Checker, "check", correct)
     assert _main(monkeypatch, "--suite") == 0
     whole = [made.label for made in tried]
     assert len(whole) == 49
@@ -133,8 +133,9 @@ def test_an_operator_without_a_program_is_a_finding(zen4: Target, monkeypatch: p
     monkeypatch.setattr(validity, "Task", Empty)
     monkeypatch.setattr(validity, "LocalDevice", lambda *_: None)
     made = operator("gemm", {"m": 1, "n": 1, "k": 1})
-    assert check("none", made, zen4, 1, 2, 0, LIMITS).failures == [("", NO_PROGRAM, "every sketch is empty")]
+    checker = Checker(zen4, SAMPLES, 0, LIMITS)
+    assert checker.check("none", made, 1).failures == [("", NO_PROGRAM, "every sketch is empty")]
     monkeypatch.setattr(validity, "Task", lambda *_: 1 / 0)
-    row = check("broken", made, zen4, 1, 2, 0, LIMITS)
+    row = checker.check("broken", made, 1)
     assert row.failures == [("", "error", "ZeroDivisionError: division by zero")]
     assert table([row])[-1].split() == ["all", "1", "1"]

@@ -55,10 +55,10 @@ class Stage:
     variables: tuple[Any, ...]
     value: Any
 
-    def rows(self, dim: int) -> tuple[int, int] | None:
+    def rows(self, dim: int) -> tuple[int, int | None] | None:
         """The first index along a dimension at which elements are not all zero, and the first at which they are again.
 
-        None where the expression does not say it: it is then no padding with zeros.
+        None where the expression does not say it: it is then no padding with zeros, or none behind.
         """
         return bounds_of(self.value, self.variables[dim])
 
@@ -151,7 +151,10 @@ class BlockFacts:
     def border(self, tensor: Tensor, dim: int) -> tuple[int, int] | None:
         """The first and the last but one index along a dimension at which an operand is not all zero padding."""
         found = tensor.stage.rows(dim) if tensor.stage is not None else None
-        return found if found is not None and (found[0] > 0 or found[1] < tensor.shape[dim]) else None
+        if found is None:
+            return None
+        low, high = found[0], tensor.shape[dim] if found[1] is None else min(found[1], tensor.shape[dim])
+        return (low, high) if low > 0 or high < tensor.shape[dim] else None
 
     @cached_property
     def useful_share(self) -> float:
