@@ -16,6 +16,7 @@ import pytest
 from heron_asp.errors import ExitCode, HeronError, InternalError
 from heron_asp.measure.replay import ReplayDevice
 from heron_asp.measure.result import Measurement, Status
+from heron_asp.model import Features
 from heron_asp.runs import load_run
 from heron_asp.search import ConstrainedGenetic, RandomSearch, SearchOptions
 from heron_asp.search.cga import roulette
@@ -84,10 +85,32 @@ def test_children_lie_between_their_parents(task: Task) -> None:
     part = task.space.parts[0]
     mother, father = part.sample(2, np.random.default_rng(4))
     keys = [parse("tile(c, m, register)"), parse("tile(c, n, register)"), parse("tile(c, k, strip)")]
-    for _ in range(30):
-        for child in search._offspring(mother, father, keys):
-            free = sum(child.values[key] not in (mother.values[key], father.values[key]) for key in keys)
-            assert free <= 1  # mutation drops one pin
+    problems = [search._pins(mother, father, keys) for _ in range(30)]
+    for pins, children in zip(problems, part.sample_each(problems, 3, np.random.default_rng(5)), strict=True):
+        assert len(pins) == len(keys) - 1  # mutation drops one pin
+        assert len(children) == 3
+        for child in children:
+            assert all(child.values[key] in (mother.values[key], father.values[key]) for key in pins)
+
+
+def test_features_are_the_values(task: Task, zen4: Target) -> None:
+    features = Features(task.space)
+    drawn = task.space.sample(60, np.random.default_rng(0))
+    rows = features.rows(drawn)
+    assert rows.shape == (60, len(features.variables) + 1)
+    for row, one in zip(rows, drawn, strict=True):
+        assert row[-1] == [part.name for part in task.space].index(one.sketch)
+        for variable, number in zip(features.variables, row[:-1], strict=True):
+            value = one.values.get(variable)
+            assert np.isnan(number) if value is None else not isinstance(value, int) or number == value
+    inner = features.variables.index(parse("inner(c, task)"))
+    assert {(one.values[parse("inner(c, task)")], row[inner]) for row, one in zip(rows, drawn, strict=True)} == {
+        ("m", 0.0),
+        ("n", 1.0),
+    }
+    assert features.rows([]).shape == (0, len(features.variables) + 1)
+    with pytest.raises(InternalError, match="another space"):
+        features.rows(make_task(zen4, **SHAPE).space.sample(3, np.random.default_rng(0)))
 
 
 def test_every_sketch_gets_a_floor_in_the_first_round(task: Task) -> None:
