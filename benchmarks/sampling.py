@@ -18,62 +18,16 @@ from typing import Any
 
 import clingo
 import numpy as np
+from compiling import conv_like
 from peers.cpsat import FreshModel, Problem, RandomSearch
 from rich.console import Console
 from rich.table import Table
 
 from heron_asp import Task, operator, resolve_target
-from heron_asp.sketch import Sketch
 from heron_asp.space import SketchSpace
-from heron_asp.terms import Term, Value, fact
+from heron_asp.terms import Value
 
 SIZES = (64, 1024, 1008, 5040)
-CONV = {"n": 16, "p": 56, "q": 56, "co": 64, "ci": 64, "r": 3, "s": 3}
-
-
-def conv_like() -> SketchSpace:
-    """A convolution of seven loops, three tiles each, with the footprints of its tensors in a near memory."""
-    atoms: dict[str, list[tuple[Value, ...]]] = {}
-
-    def add(name: str, *arguments: Value) -> None:
-        atoms.setdefault(name, []).append(arguments)
-
-    def name_number(value: int) -> Term:
-        add("knob", fact("size", value))
-        add("candidate", fact("size", value), value)
-        return fact("size", value)
-
-    def define(id_: Term, kind: Term, factors: Sequence[Value] = (), parts: Sequence[tuple[int, Value]] = ()) -> None:
-        add("constraint", "c4", id_, kind)
-        add("because", "c4", id_, fact("reorder", "conv"))
-        for one in factors:
-            add("factor", "c4", id_, one)
-        for coefficient, one in parts:
-            add("part", "c4", id_, coefficient, one)
-
-    for loop, extent in CONV.items():
-        add("knob", fact("extent", loop))
-        add("candidate", fact("extent", loop), extent)
-        for level in ("outer", "middle", "inner"):
-            add("knob", fact("tile", loop, level))
-        tiles = [fact("tile", loop, level) for level in ("outer", "middle", "inner")]
-        define(fact("split", loop), fact("product", fact("extent", loop)), tiles)
-        define(fact("reach", loop), fact("product", fact("reach", loop)), tiles[1:])
-    for out, tap in (("p", "r"), ("q", "s")):
-        define(
-            fact("width", out), fact("sum", fact("width", out), -1), parts=[(1, fact("reach", x)) for x in (out, tap)]
-        )
-    reach = {loop: fact("reach", loop) for loop in CONV}
-    footprints = {
-        "input": [reach["n"], reach["ci"], fact("width", "p"), fact("width", "q")],
-        "weight": [reach["co"], reach["ci"], reach["r"], reach["s"]],
-        "output": [reach["n"], reach["co"], reach["p"], reach["q"], name_number(4)],
-    }
-    for tensor, factors in footprints.items():
-        define(fact("footprint", tensor), fact("product", fact("footprint", tensor)), factors)
-    define(fact("fits"), fact("at_most", 262144), parts=[(1, fact("footprint", tensor)) for tensor in footprints])
-    sketch = Sketch({predicate: tuple(dict.fromkeys(rows)) for predicate, rows in atoms.items()})
-    return SketchSpace(sketch)
 
 
 def spaces(target: str, sizes: Sequence[int]) -> Iterator[tuple[str, SketchSpace]]:

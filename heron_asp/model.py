@@ -125,7 +125,7 @@ class BoostedTrees:
         parameters = {
             "objective": "reg:squarederror",
             "max_depth": 6,
-            "eta": 0.15,
+            "eta": 0.2,
             "min_child_weight": 1,
             "lambda": 1.0,
             "colsample_bynode": 0.5,
@@ -133,7 +133,7 @@ class BoostedTrees:
             "nthread": 1,
             "verbosity": 0,
         }
-        self._booster = xgboost.train(parameters, data, num_boost_round=80)
+        self._booster = xgboost.train(parameters, data, num_boost_round=50)
 
     def predict(self, candidates: Sequence[Candidate]) -> Floats:
         """Predicted scores."""

@@ -168,10 +168,10 @@ class Circuit:
         if number > _FEW or self.rows > _MOST_LISTED:
             alone = {variable: weight[None] for variable, weight in (weights or {}).items()}
             return self.sample_each(1, number, rng, alone)[0]
-        if not self.satisfiable or self.up(weights or {}).total == 0:
+        state = self.up(weights or {}) if self.satisfiable else None
+        if state is None or state.total == 0:
             return np.zeros((0, len(self.domain)), dtype=np.intp)
-        rows = self.up(weights or {}).rows
-        drawn = [self._single.draw(rng, rows) for _ in range(number)]
+        drawn = [self._single.draw(rng, state.rows) for _ in range(number)]
         return self._fill(np.array(drawn, dtype=np.intp).reshape(number, len(self.domain)))
 
     def sample_each(self, sets: int, number: int, rng: np.random.Generator, weights: Weights) -> list[Index]:

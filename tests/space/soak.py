@@ -135,6 +135,10 @@ def check(part: SketchSpace, rng: random.Random) -> int:
     for number in (1, 6):
         for one in part.sample(number, generator, pins):
             assert tuple(text(one.values[variable]) for variable in shown) in known, where
+    for one, where_pinned in zip(part.sample_each([{}, pins], 3, generator), (models, inside), strict=True):
+        assert len(one) == 3 or not where_pinned, f"too few: {where}"
+        among = {tuple(text(model[variable]) for variable in shown) for model in where_pinned}
+        assert all(tuple(text(found.values[variable]) for variable in shown) in among for found in one), where
     for variable in chosen if part.exact else ():
         counts = Counter(one[variable] for one in models)
         for value, share in part.marginals()[variable].items():
