@@ -205,6 +205,8 @@ def _print(outcome: SessionOutcome) -> None:
             console.print(f"{one.name}: also {', '.join(one.cases[1:])}")
     if outcome.interrupted:
         console.print("interrupted; continue with --resume")
+    elif any(one.state == "waiting" for one in outcome.cases):
+        console.print("the budget did not reach all cases; continue with --resume and a larger one")
     before, after = outcome.before, outcome.after
     if after:
         without = len(outcome.without)

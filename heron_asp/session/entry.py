@@ -84,10 +84,11 @@ class Entry:
             raise InfeasibleError(f"{task.operator.label} on {task.target.name}: no program")
 
         def report(now: Progress) -> None:
-            self.shown.trials = now.trial
-            self.shown.peak = now.peak
-            self.shown.seconds = now.best
-            progress()
+            if now.trial > self.standing.trials:  # not one that is only replayed
+                self.shown.trials = now.trial
+                self.shown.peak = now.peak
+                self.shown.seconds = now.best
+                progress()
 
         run = TuningRun(task, make_device(self.member), self.options, self.directory, report)
         self.run = run

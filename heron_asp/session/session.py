@@ -30,6 +30,7 @@ from heron_asp.tuning import TRIALS, TuneOptions, TuningRun
 _SECONDS_A_TRIAL = 0.5  # that sizes are made for; many take less
 _FEWEST, _MOST = 16, 256  # trials of a case that sizes are made for
 _CONFIRMING = 0.3  # share of the budget that may be kept for confirmations
+_CONFIRMING_FIRST = 0.1  # the same during the warm-up: that each case has a program comes first
 _WARM_UP = 0.5  # share of the time that is left that the warm-up of all cases may take
 
 
@@ -192,8 +193,8 @@ class Session:
         self._number = planned.number
         entry = self.entries[planned.case]
         with self._guarded(entry):
-            run = self._opened(entry)
             start = self.budget.elapsed
+            run = self._opened(entry)
 
             def stop() -> bool:
                 over = seconds is not None and run.best is not None and self.budget.elapsed - start > seconds
@@ -231,7 +232,8 @@ class Session:
     def _reserve(self) -> float:
         """Seconds to keep for confirmations: what they need, but not most of the budget."""
         needed = sum(entry.confirmation for entry in self.entries.values() if not entry.confirmed)
-        return min(needed, _CONFIRMING * (self.budget.seconds or math.inf))
+        warming = any(not entry.standing.rounds and not entry.standing.closed for entry in self.entries.values())
+        return min(needed, (_CONFIRMING_FIRST if warming else _CONFIRMING) * (self.budget.seconds or math.inf))
 
     def _spent(self, entry: Entry | None = None) -> bool:
         """Whether there is no time for further trials, of a case if one is named."""
