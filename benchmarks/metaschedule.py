@@ -10,7 +10,7 @@ loop around a tensorized block, which cannot be built. Its best five programs ar
     ours, theirs   GOP/s of the best programs after --trials, timed in turn in one process, outputs checked
     valid          trials that were built, ran and were right
     s/trial        seconds of tuning by trials, search included, imports not
-    trials         ours / theirs at equal trials: median of the rounds' ratios; above 1 ours is faster
+    trials         ours / theirs at equal trials, by their best rounds; above 1 ours is faster
     our time       ... where theirs has as long as our trials took, be that fewer or more trials
     their time     ... where ours has as many trials as go into the time of theirs
 
@@ -147,7 +147,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rules", nargs="*", choices=RULES, default=list(RULES))
     parser.add_argument("--cases", type=Path, default=Path(__file__).with_suffix(".toml"))
     parser.add_argument("--only", nargs="*", default=[], help="names of cases")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=64, help="MetaSchedule's candidates between two updates")
     parser.add_argument("--warmup", type=int, default=64, help="trials before its cost model is asked")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any, Protocol
 
 from peers.packed import Array, Packed
@@ -20,7 +19,7 @@ from heron_asp.space import Candidate
 from heron_asp.target import Target
 from heron_asp.task import Task
 
-SELECTION = 5  # rounds in which the programs of a group are told apart
+SELECTION = 20  # rounds in which the programs of a group are told apart
 PIECES = 4  # repetitions that a repetition of a trial is cut into: short ones slip between what else runs
 SECONDS = 120.0  # for each program
 
@@ -160,12 +159,13 @@ def in_turn(kernels: Mapping[Any, Timed], rounds: int, limits: Limits) -> dict[A
     times: dict[Any, list[float]] = {key: [] for key in kernels}
     for number in range(rounds):
         for key in list(kernels)[:: -1 if number % 2 else 1]:
-            times[key].append(min(kernels[key].time(2 * PIECES, max(1, limits.repeat_ms // PIECES))))
+            times[key].append(min(kernels[key].time(PIECES, max(1, limits.repeat_ms // PIECES))))
     return times
 
 
 def speedup(ours: Sequence[float] | None, theirs: Sequence[float] | None) -> float | None:
-    """How many times as fast ours is: the median of the rounds' ratios; None where a side has no program."""
-    if not ours or not theirs:
-        return None
-    return median(their / our for our, their in zip(ours, theirs, strict=True))
+    """How many times as fast ours is, by the best rounds; None where a side has no program.
+
+    Both programs do the same each time, so whatever makes a round longer is something else that ran.
+    """
+    return min(theirs) / min(ours) if ours and theirs else None
