@@ -8,7 +8,7 @@ construction. Key variables are those that matter most to the cost model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from heron_asp.measure.result import Measurement
 from heron_asp.model import BoostedTrees, CostModel, Floats
 from heron_asp.search.random import fresh
 from heron_asp.search.search import best_seconds, score
-from heron_asp.space import Candidate, Pins, Space
+from heron_asp.space import Candidate, Pins, SketchSpace, Space
 from heron_asp.terms import Value
 
 
@@ -147,31 +147,38 @@ class ConstrainedGenetic:
         """Samples of the problems that pairs of parents pin, drawn by what is predicted of them."""
         children: list[Candidate] = []
         chance = roulette(predicted)
+        own = {part.name: self._own(part, keys) for part in self.space}
         while len(children) < self.options.population:
             pairs = -(-(self.options.population - len(children)) // self.options.children)
             problems: dict[str, list[Pins]] = {}
             for one, other in self.rng.choice(len(population), (pairs, 2), p=chance):
                 fitter, weaker = (one, other) if predicted[one] >= predicted[other] else (other, one)
-                pins = self._pins(population[fitter], population[weaker], keys)
-                problems.setdefault(population[fitter].sketch, []).append(pins)
+                sketch = population[fitter].sketch
+                pins = self._pins(population[fitter], population[weaker], own[sketch])
+                problems.setdefault(sketch, []).append(pins)
             for sketch, pinned in problems.items():
                 for found in self.space[sketch].sample_each(pinned, self.options.children, self.rng):
                     children += found
         return children
 
-    def _pins(self, fitter: Candidate, weaker: Candidate, keys: Sequence[Value]) -> Pins:
-        """Each key variable has the value of one parent or the other, but for one.
+    @staticmethod
+    def _own(part: SketchSpace, keys: Sequence[Value]) -> dict[Value, frozenset[Value]]:
+        """The key variables that a sketch leaves a choice, with their values."""
+        domains = {variable: frozenset(part.domains.get(variable, ())) for variable in keys}
+        return {variable: domain for variable, domain in domains.items() if len(domain) > 1}
 
-        The fitter parent gives the sketch; a value of the other parent counts where that sketch has it.
+    def _pins(self, fitter: Candidate, weaker: Candidate, own: Mapping[Value, frozenset[Value]]) -> Pins:
+        """Each key variable of the fitter parent's sketch has the value of one parent or the other, but for one.
+
+        A value of the other parent counts where that sketch has it.
         """
-        domains = self.space[fitter.sketch].domains
-        own = [variable for variable in keys if len(domains.get(variable, ())) > 1]
-        dropped = own[self.rng.integers(len(own))] if own else None
+        variables = list(own)
+        if variables:
+            del variables[self.rng.integers(len(variables))]
         pins: dict[Value, frozenset[Value]] = {}
-        for variable in own:
-            if variable != dropped:
-                value, other = fitter.values[variable], weaker.values.get(variable)
-                pins[variable] = frozenset({value, other} if other in domains[variable] else {value})
+        for variable in variables:
+            value, other = fitter.values[variable], weaker.values.get(variable)
+            pins[variable] = frozenset((value, other) if other in own[variable] else (value,))
         return pins
 
     # -- choice ----------------------------------------------------------------------------------------------------

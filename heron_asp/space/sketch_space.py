@@ -46,7 +46,7 @@ class SketchSpace:
         self.relaxed = _lifted(sketch, self.own, set(relaxed))
         self.limits = limits or SpaceLimits()
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The sketch's name."""
         return self.sketch.name

@@ -34,15 +34,15 @@ class Space:
     ) -> None:
         lifted = tuple(relaxed)
         self.parts = [SketchSpace(sketch, lifted, own, limits) for sketch in sketches]
-        names = [part.name for part in self.parts]
-        if len(set(names)) < len(names):
-            raise InternalError(f"two sketches have the same name: {names}")
+        self._by_name = {part.name: part for part in self.parts}
+        if len(self._by_name) < len(self.parts):
+            raise InternalError(f"two sketches have the same name: {[part.name for part in self.parts]}")
 
     def __iter__(self) -> Iterator[SketchSpace]:
         return iter(self.parts)
 
     def __getitem__(self, name: str) -> SketchSpace:
-        return next(part for part in self.parts if part.name == name)
+        return self._by_name[name]
 
     @property
     def size(self) -> int:

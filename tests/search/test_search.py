@@ -85,7 +85,7 @@ def test_children_lie_between_their_parents(task: Task) -> None:
     part = task.space.parts[0]
     mother, father = part.sample(2, np.random.default_rng(4))
     keys = [parse("tile(c, m, register)"), parse("tile(c, n, register)"), parse("tile(c, k, strip)")]
-    problems = [search._pins(mother, father, keys) for _ in range(30)]
+    problems = [search._pins(mother, father, search._own(part, keys)) for _ in range(30)]
     for pins, children in zip(problems, part.sample_each(problems, 3, np.random.default_rng(5)), strict=True):
         assert len(pins) == len(keys) - 1  # mutation drops one pin
         assert len(children) == 3
