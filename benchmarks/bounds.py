@@ -36,7 +36,7 @@ def outside(task: Task, program: Program, inputs: dict[str, npt.NDArray[Any]]) -
 
     Runs the program in this process.
     """
-    with _checking():
+    with checking():
         built = build(task.operator, program, task.target, task.threads)
     use_threads(task.threads)
     try:
@@ -47,7 +47,7 @@ def outside(task: Task, program: Program, inputs: dict[str, npt.NDArray[Any]]) -
 
 
 @contextmanager
-def _checking() -> Iterator[None]:
+def checking() -> Iterator[None]:
     """Compiles with the checks."""
     import tvm
     from tvm.s_tir import transform

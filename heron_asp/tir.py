@@ -65,7 +65,10 @@ def bounds_of(value: Any, variable: Any) -> tuple[int, int | None] | None:
             lows.append(int(term.a))
         elif isinstance(term, prim.LT) and isinstance(term.b, prim.IntImm) and term.a.same_as(variable):
             highs.append(int(term.b))
-    return (max(0, *lows, 0), min(highs, default=None)) if lows or highs else None
+        elif isinstance(term, prim.EQ) and isinstance(term.b, prim.IntImm) and term.a.same_as(variable):
+            lows.append(int(term.b))  # as TVM writes it where only one is left
+            highs.append(int(term.b) + 1)
+    return (max(0, *lows), min(highs, default=None)) if lows or highs else None
 
 
 def _conjunction(condition: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from bounds import checking
 
 from heron_asp.analysis import BlockFacts, analyse_prim_func
 from heron_asp.analysis.merge import simplify
@@ -77,11 +78,16 @@ def parsed(text: str) -> Any:
 
 
 def called(function: Any, arguments: Sequence[Array], shape: Sequence[int], dtype: str) -> Array:
-    """What an unscheduled function computes; arguments take the extents of its parameters."""
+    """What an unscheduled function computes; arguments take the extents of its parameters.
+
+    Raises:
+        RuntimeError: it reads or writes outside of a tensor.
+    """
     import tvm
     from tvm.target import Target
 
-    compiled = tvm.compile(function, target=Target({"kind": "llvm"}))["main"]
+    with checking():
+        compiled = tvm.compile(function, target=Target({"kind": "llvm"}))["main"]
     given = [
         tvm.runtime.tensor(np.ascontiguousarray(array).reshape([int(extent) for extent in parameter.shape]))
         for array, parameter in zip(arguments, function.params, strict=False)

@@ -33,6 +33,7 @@ CONV = {"n": 1, "h": 6, "w": 7, "ci": 3, "co": 5, "kh": 3, "kw": 3}
             {},
         ),  # all is padding, no dimension
         ({"padding_bottom": 2, "stride_h": 4}, "channels-first", {1: (0, 6)}),  # of which only the first is read
+        ({"padding_top": 1, "h": 1, "kh": 2}, "channels-first", {1: (1, 2)}),  # a single row of elements
     ],
 )
 def test_borders_of_a_convolution(shape, layout, borders) -> None:
@@ -66,7 +67,7 @@ def test_the_useful_share_counts_products_with_elements(name: str, random: Rando
         taps = [o * one.stride + k * one.dilation - one.before for o in range(one.steps) for k in range(one.taps)]
         useful *= sum(0 <= tap < one.size for tap in taps) / len(taps)
     assume(useful > 0)
-    assert analyse(made).useful_share == pytest.approx(useful)
+    assert analyse(made).useful_share == pytest.approx(useful), made.label
 
 
 def test_shares_of_whole_tensors_are_one() -> None:

@@ -70,6 +70,12 @@ def _only_units() -> Tensors:
     return x, w, total("y", (1, 1), {"k": 1}, lambda m, n, k: x[m, k] * w[k, n])
 
 
+def _scaled() -> Tensors:
+    """An operand of a single element."""
+    x, w = tensor("x", 1), tensor("w", 4, 9)
+    return x, w, total("y", (4,), {"k": 9}, lambda m, k: x[0] * w[m, k])
+
+
 def _window(stride: int = 1, dilation: int = 1) -> Tensors:
     """Windows over rows of channels."""
     x, w = tensor("x", 20, 3), tensor("w", 4, 3, 5)
@@ -102,6 +108,13 @@ def _part_of_rows() -> Tensors:
     return x, w, total("y", (1,), {"r": 4, "c": 3}, lambda _, r, c: x[r, c] * w[r, c])
 
 
+def _read_twice() -> Tensors:
+    """One of the two loads would not know the argument under other extents."""
+    x, w = tensor("x", 8, 3), tensor("w", 4, 3)
+    both = made("both", (8, 3), lambda i, c: x[i, c] + x[0, 0])
+    return x, w, total("y", (5,), {"r": 4, "c": 3}, lambda i, r, c: both[i + r, c] * w[r, c])
+
+
 def _squares() -> Tensors:
     x = tensor("x", 3, 4, 5)
     return x, total("y", (3,), {"r": 4, "c": 5}, lambda m, r, c: x[m, r, c] * x[m, r, c])
@@ -127,6 +140,7 @@ CASES = {
     "a batch of products": Merge(_batch, {"b": 2, "m": 4, "n": 6, "k": 9}, ((2, 4, 9), (2, 9, 6), (2, 4, 6))),
     "axes of one step": Merge(_units, {"m": 4, "k": 9}, ((4, 9), (9,), (4,))),
     "one of each kind stays": Merge(_only_units, {"n": 1, "k": 1}, ((1,), (1, 1), (1,))),
+    "a single element": Merge(_scaled, {"m": 4, "k": 9}, ((1,), (4, 9), (4,))),
     "a window's rows": Merge(_window, {"i": 5, "o": 5, "r_c": 12}, ((60,), (12, 5), (5, 5))),
     "at a stride": Merge(lambda: _window(3), {"i": 5, "o": 5, "r_c": 12}, ((60,), (12, 5), (5, 5))),
     "dilated": Merge(lambda: _window(1, 2), {"i": 5, "o": 5, "r": 4, "c": 3}, ((20, 3), (4, 3, 5), (5, 5))),
@@ -134,6 +148,7 @@ CASES = {
     "padded channels": Merge(_padded_channels, {"i": 7, "o": 5, "r": 4, "c": 3}, ((10, 3), (4, 3, 5), (7, 5))),
     "a start": Merge(_start, {"i": 2, "r_c": 12}, ((30,), (12,), (2,))),
     "parts of rows": Merge(_part_of_rows, {"_": 1, "r": 4, "c": 3}, ((4, 5), (4, 3), (1,))),
+    "an argument read twice": Merge(_read_twice, {"i": 5, "r": 4, "c": 3}, ((8, 3), (4, 3), (5,))),
     "a tensor with itself": Merge(_squares, {"m": 3, "r": 4, "c": 5}, ((3, 4, 5), (3, 4, 5), (3,))),
     "finished in place": Merge(
         lambda: _finished((2, 3, 6), lambda y, bias, a, b, n: y[a, b, n] + bias[n]),
