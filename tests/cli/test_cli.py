@@ -182,7 +182,7 @@ def test_errors_are_json_too(call) -> None:
     code, out, _ = call("check", "gem", "-s", "m=1", "-t", "zen4", "--json")
     assert json.loads(out) == {
         "error": "unknown operator 'gem'",
-        "hint": "did you mean 'gemm' or 'gemv'?",
+        "hint": "did you mean 'gemm' or 'gemv'?; one of your own: FILE.py:NAME",
         "exit_code": code,
     }
 
