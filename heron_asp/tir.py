@@ -68,7 +68,7 @@ def bounds_of(value: Any, variable: Any) -> tuple[int, int | None] | None:
         elif isinstance(term, prim.EQ) and isinstance(term.b, prim.IntImm) and term.a.same_as(variable):
             lows.append(int(term.b))  # as TVM writes it where only one is left
             highs.append(int(term.b) + 1)
-    return (max(0, *lows), min(highs, default=None)) if lows or highs else None
+    return (max([0, *lows]), min(highs, default=None)) if lows or highs else None
 
 
 def _conjunction(condition: Any) -> list[Any]:
