@@ -1,7 +1,8 @@
 """Fewer axes for the same operator: those of one step vanish, neighbours that walk through memory together are one.
 
 A 1x1 convolution of channels-last images becomes a matrix product; the width of a window and its channels become one
-axis of contiguous elements. Only the view of the memory changes, never its order.
+axis of contiguous elements. Only the view of the memory changes, never its order; but an operand of which axes walk
+through a part is made of that part.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 from heron_asp.analysis.facts import Access, Axis, BlockFacts, Finish, Parameter, Stage, Tensor
+from heron_asp.dtypes import DTYPES
 from heron_asp.tir import divides, loads, substituted, with_loads
 
 
 def simplify(block: BlockFacts) -> BlockFacts:
     """The operator with as few axes and dimensions as its tensors allow."""
-    block = _without_units(block)
+    block = _without_units(_whole(_without_unit_axes(block)))
     while True:
         merged = next((found for pair in _pairs(block) if (found := _merged(block, *pair))), None)
         if merged is None:
@@ -35,15 +37,19 @@ def _pairs(block: BlockFacts) -> Iterator[tuple[Axis, Axis]]:
 # -- axes and dimensions of one step -----------------------------------------------------------------------------------
 
 
-def _without_units(block: BlockFacts) -> BlockFacts:
-    """Drops axes of one step, but keeps one of each kind; then dimensions of one element."""
+def _without_unit_axes(block: BlockFacts) -> BlockFacts:
+    """Drops axes of one step, but keeps one of each kind."""
     kept = []
     for kind in ("spatial", "reduce"):
         axes = [axis for axis in block.axes if axis.kind == kind]
         kept += [axis for axis in axes if axis.extent > 1] or axes[-1:]
     names = {axis.name for axis in kept}
     accesses = tuple(access for access in block.accesses if access.axis in names)
-    block = replace(block, axes=tuple(kept), accesses=accesses)
+    return replace(block, axes=tuple(kept), accesses=accesses)
+
+
+def _without_units(block: BlockFacts) -> BlockFacts:
+    """Drops dimensions of one element."""
     for tensor in (*block.operands, block.result):
         for dim in reversed(range(len(tensor.shape))):
             if tensor.shape[dim] == 1 and len(tensor.shape) > 1 and not block.of(tensor.name, dim):
@@ -125,6 +131,43 @@ def _buffer(name: str, shape: tuple[int, ...], stage: Stage, like: str) -> Any:
 
     dtype = next(str(load.source.dtype) for load in loads(stage.value) if str(load.source.name) == like)
     return tirx.decl_buffer(shape, dtype, name=name)
+
+
+def _whole(block: BlockFacts) -> BlockFacts:
+    """Crops operands along dimensions of which at most one axis walks through a part, such as rows below all windows.
+
+    What is packed by units must begin with a unit and have nothing behind the last one.
+    """
+    for tensor in block.operands:
+        parts = {}
+        for dim, extent in enumerate(tensor.shape):
+            terms = block.of(tensor.name, dim)
+            steps = block.extents[terms[0].axis] if terms else 1
+            if len(terms) <= 1 and all(term.stride == 1 for term in terms) and steps < extent:
+                parts[dim] = steps
+        if parts:
+            block = _with_tensor(block, _cropped(tensor, parts))
+    return block
+
+
+def _cropped(tensor: Tensor, parts: Mapping[int, int]) -> Tensor:
+    """A part of a tensor from where the block begins to read, as a tensor made of it; `parts` are extents."""
+    from tvm import tirx
+    from tvm.ir import Range
+    from tvm.sym import Analyzer
+
+    shape = tuple(parts.get(dim, extent) for dim, extent in enumerate(tensor.shape))
+    offset = tuple(0 if dim in parts else tensor.start(dim) for dim in range(len(shape)))
+    variables = tuple(tirx.Var(f"i{dim}", "int32") for dim in range(len(shape)))
+    places = [variable + (tensor.start(dim) if dim in parts else 0) for dim, variable in enumerate(variables)]
+    if tensor.stage is None:
+        value = tirx.decl_buffer(tensor.shape, DTYPES[tensor.dtype].storage, name=tensor.name)[places]
+    else:
+        value = substituted(tensor.stage.value, dict(zip(tensor.stage.variables, places, strict=True)))
+    analyzer = Analyzer()
+    for variable, extent in zip(variables, shape, strict=True):
+        analyzer.bind(variable, Range(0, extent))
+    return replace(tensor, shape=shape, offset=offset, stage=Stage(variables, analyzer.simplify(value)))
 
 
 # -- axes that walk together -------------------------------------------------------------------------------------------

@@ -103,9 +103,21 @@ def _start() -> Tensors:
 
 
 def _part_of_rows() -> Tensors:
-    """Of each row only a part is read: the rows do not follow one another."""
+    """Of each row only a part is read."""
     x, w = tensor("x", 4, 5), tensor("w", 4, 3)
     return x, w, total("y", (1,), {"r": 4, "c": 3}, lambda _, r, c: x[r, c] * w[r, c])
+
+
+def _part_from_start() -> Tensors:
+    """Some elements of a single row, and some whole rows."""
+    x, w = tensor("x", 6, 9), tensor("w", 8, 5)
+    return x, w, total("y", (5,), {"k": 4}, lambda n, k: x[2, k + 3] * w[k + 1, n])
+
+
+def _part_of_padded() -> Tensors:
+    x, w = tensor("x", 3, 4), tensor("w", 4, 5)
+    around = padded(x, (1, 1), (5, 6), "around")
+    return x, w, total("y", (5,), {"k": 4}, lambda n, k: around[3, k + 2] * w[k, n])
 
 
 def _read_twice() -> Tensors:
@@ -147,7 +159,9 @@ CASES = {
     "padded rows": Merge(_padded_window, {"i": 7, "o": 5, "r_c": 12}, ((30,), (12, 5), (7, 5))),
     "padded channels": Merge(_padded_channels, {"i": 7, "o": 5, "r": 4, "c": 3}, ((10, 3), (4, 3, 5), (7, 5))),
     "a start": Merge(_start, {"i": 2, "r_c": 12}, ((30,), (12,), (2,))),
-    "parts of rows": Merge(_part_of_rows, {"_": 1, "r": 4, "c": 3}, ((4, 5), (4, 3), (1,))),
+    "parts of rows": Merge(_part_of_rows, {"_": 1, "r": 4, "c": 3}, ((4, 3), (4, 3), (1,))),  # no row of memory
+    "parts from a start": Merge(_part_from_start, {"n": 5, "k": 4}, ((4,), (4, 5), (5,))),
+    "parts of what is padded": Merge(_part_of_padded, {"n": 5, "k": 4}, ((4,), (4, 5), (5,))),
     "an argument read twice": Merge(_read_twice, {"i": 5, "r": 4, "c": 3}, ((8, 3), (4, 3), (5,))),
     "a tensor with itself": Merge(_squares, {"m": 3, "r": 4, "c": 5}, ((3, 4, 5), (3, 4, 5), (3,))),
     "finished in place": Merge(
