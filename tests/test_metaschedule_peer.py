@@ -23,7 +23,7 @@ from heron_asp.target import Target
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from peers.contest import in_turn, speedup  # noqa: E402
+from peers.contest import REPETITIONS, in_turn, speedup  # noqa: E402
 from peers.match import Case, Match, Options, Result, fastest, fitting, run_peer  # noqa: E402
 from peers.metaschedule import (  # noqa: E402
     KEPT,
@@ -90,7 +90,7 @@ def test_the_reference_and_the_packing_agree_with_the_definition(operator: str, 
 def test_a_program_is_checked_and_timed(runnable: Target, operator: str, shape: dict[str, int]) -> None:
     workload = packed(operator, shape)
     harness = Harness(workload, runnable, 1, Limits(repeats=1, repeat_ms=1))
-    measured = harness.measure(workload.prim_func(), None)
+    measured = harness.finish(harness.start(workload.prim_func()), None)
     assert measured.status is Status.CORRECT, measured.error
     assert measured.seconds
 
@@ -99,8 +99,8 @@ def test_a_wrong_program_and_one_that_does_not_build_are_rows(runnable: Target) 
     workload = packed("gemm", {"m": 2, "n": 16, "k": 4})
     harness = Harness(workload, runnable, 1, Limits(repeats=1, repeat_ms=1))
     harness.cases = [case._replace(expected=case.expected + 1) for case in harness.cases]
-    assert harness.measure(workload.prim_func(), None).status is Status.CORRECTNESS
-    broken = harness.measure("not a program", None)
+    assert harness.finish(harness.start(workload.prim_func()), None).status is Status.CORRECTNESS
+    broken = harness.finish(harness.start("not a program"), None)
     assert broken.status is Status.COMPILE
     assert broken.error
 
@@ -108,7 +108,7 @@ def test_a_wrong_program_and_one_that_does_not_build_are_rows(runnable: Target) 
 def test_a_compiler_that_ends_the_process_is_a_row(runnable: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(packed("gemm", {"m": 2, "n": 16, "k": 4}), runnable, 1, Limits(repeats=1, repeat_ms=1))
     monkeypatch.setattr("peers.metaschedule.PackedKernel", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    measured = harness.measure(None, None)
+    measured = harness.finish(harness.start(None), None)
     assert (measured.status, measured.seconds) == (Status.COMPILE, None)
     assert "signal 9" in measured.error
 
@@ -160,16 +160,13 @@ def test_programs_are_timed_in_turn_and_backwards() -> None:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def wrong(self) -> str:
-            return ""
-
-        def time(self, repeats: int, repeat_ms: int) -> list[float]:
+        def seconds(self) -> float:
             order.append(self.name)
-            return [2.0, float(len(order))]
+            return float(len(order))
 
-    times = in_turn({name: Fake(name) for name in "ab"}, 3, Limits())
-    assert "".join(order) == "abbaab"
-    assert times == {"a": [1.0, 2.0, 2.0], "b": [2.0, 2.0, 2.0]}
+    times = in_turn({name: Fake(name) for name in "ab"}, 3)
+    assert "".join(order) == "".join(name * REPETITIONS for name in "abbaab")
+    assert times == {"a": [1.0, 13.0, 17.0], "b": [5.0, 9.0, 21.0]}
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -14,24 +14,22 @@ from heron_asp.errors import InternalError
 from heron_asp.measure.data import cases
 from heron_asp.measure.kernel import Built, build, tvm_target, use_threads
 from heron_asp.measure.result import Limits
+from heron_asp.measure.stopwatch import Stopwatch
 from heron_asp.schedule.replay import KERNEL
 from heron_asp.space import Candidate
 from heron_asp.target import Target
 from heron_asp.task import Task
 
 SELECTION = 20  # rounds in which the programs of a group are told apart
-PIECES = 4  # repetitions that a repetition of a trial is cut into: short ones slip between what else runs
+REPETITIONS = 4  # of a round
 SECONDS = 120.0  # for each program
 
 
-class Timed(Protocol):
-    """A compiled program."""
+class Clock(Protocol):
+    """What tells how long a call of a compiled program takes."""
 
-    def wrong(self) -> str:
-        """Runs it on all inputs; what is wrong with its results, empty if nothing is."""
-
-    def time(self, repeats: int, repeat_ms: int) -> list[float]:
-        """Seconds of a call, one number a repetition of at least so many milliseconds."""
+    def seconds(self) -> float:
+        """Seconds of a call, from one repetition."""
 
 
 class PackedKernel:
@@ -48,7 +46,7 @@ class PackedKernel:
 
         self.inputs = inputs
         self.executable = tvm.compile(module, target=target)
-        self.function = self.executable[KERNEL]
+        self.executable[KERNEL]  # TVM generates the code at the first access
         self.tensors: list[Any] = []
 
     def wrong(self) -> str:
@@ -59,20 +57,15 @@ class PackedKernel:
         for *operands, expected in reversed(self.inputs):  # the first ones are timed
             garbage = np.full(expected.shape, 0x5A5A5A5A, np.int32)
             self.tensors = [tvm.runtime.tensor(array) for array in (*operands, garbage)]
-            self.function(*self.tensors)
+            self.executable[KERNEL](*self.tensors)
             bad = int((self.tensors[-1].numpy() != expected).sum())
             if bad:
                 return f"{bad} of {expected.size} elements are wrong"
         return ""
 
-    def time(self, repeats: int, repeat_ms: int) -> list[float]:
-        """Seconds of a call, one number a repetition of at least so many milliseconds."""
-        import tvm
-
-        timed = self.executable.mod.time_evaluator(
-            KERNEL, tvm.cpu(0), number=1, repeat=repeats, min_repeat_ms=repeat_ms
-        )
-        return [float(seconds) for seconds in timed(*self.tensors).results]
+    def stopwatch(self, threads: int, repeat_ms: float) -> Stopwatch:
+        """Times calls on the inputs that were run last."""
+        return Stopwatch(self.executable, self.tensors, threads, repeat_ms)
 
 
 class OurKernel:
@@ -81,16 +74,15 @@ class OurKernel:
     def __init__(self, task: Task, candidate: Candidate) -> None:
         self.cases = cases(task.operator)
         self.built: Built = build(task.operator, task.program(candidate), task.target, task.threads)
-        self.tensors = self.built.arguments(self.cases[0].inputs)
 
     def wrong(self) -> str:
         """Runs it on all inputs; what is wrong with its results, empty if nothing is."""
         errors = (case.error(self.built.run(case.inputs)) for case in self.cases)
         return next((error for error in errors if error), "")
 
-    def time(self, repeats: int, repeat_ms: int) -> list[float]:
-        """Seconds of a call, one number a repetition of at least so many milliseconds."""
-        return self.built.time(self.tensors, repeats, repeat_ms)
+    def stopwatch(self, threads: int, repeat_ms: float) -> Stopwatch:
+        """Times calls on random inputs."""
+        return Stopwatch(self.built.executable, self.built.arguments(self.cases[0].inputs), threads, repeat_ms)
 
 
 @dataclass(frozen=True)
@@ -135,31 +127,29 @@ class Contest:
         use_threads(self.threads)
         target, inputs = tvm_target(self.target, self.threads), self.workload.cases()
         files = {file for group in self.theirs.values() for file in group}
-        packed: dict[Path, Timed] = {
-            file: PackedKernel(tvm.ir.load_json(file.read_text()), target, inputs) for file in sorted(files)
-        }
-        chosen: dict[str, Timed] = {}
-        for label, candidate in self.ours.items():
-            assert self.task is not None
-            chosen[label] = OurKernel(self.task, candidate)
-        for name, kernel in (*chosen.items(), *packed.items()):
+        packed = {file: PackedKernel(tvm.ir.load_json(file.read_text()), target, inputs) for file in sorted(files)}
+        ours = {label: OurKernel(self.task, candidate) for label, candidate in self.ours.items() if self.task}
+        kernels: dict[str | Path, OurKernel | PackedKernel] = {**ours, **packed}
+        for name, kernel in kernels.items():
             if error := kernel.wrong():
                 raise ValueError(f"{name}: {error}")
-        least = {file: min(times) for file, times in in_turn(packed, SELECTION, limits).items()}
+        clocks = {file: kernel.stopwatch(self.threads, limits.repeat_ms) for file, kernel in packed.items()}
+        least = {file: min(times) for file, times in in_turn(clocks, SELECTION).items()}
+        chosen = {label: kernel.stopwatch(self.threads, limits.repeat_ms) for label, kernel in ours.items()}
         for label, group in self.theirs.items():
             if group:
-                chosen[label] = packed[min(group, key=lambda file: least[file])]
-        once = {id(kernel): kernel for kernel in chosen.values()}  # one program may stand for two groups
-        times = in_turn(once, rounds, limits)
-        return {label: times[id(kernel)] for label, kernel in chosen.items()}
+                chosen[label] = clocks[min(group, key=lambda file: least[file])]
+        once = {id(clock): clock for clock in chosen.values()}  # one program may stand for two groups
+        times = in_turn(once, rounds)
+        return {label: times[id(clock)] for label, clock in chosen.items()}
 
 
-def in_turn(kernels: Mapping[Any, Timed], rounds: int, limits: Limits) -> dict[Any, list[float]]:
-    """Seconds of a call of each kernel in each round; every other round goes backwards."""
-    times: dict[Any, list[float]] = {key: [] for key in kernels}
+def in_turn(clocks: Mapping[Any, Clock], rounds: int) -> dict[Any, list[float]]:
+    """Seconds of a call of each program in each round; every other round goes backwards."""
+    times: dict[Any, list[float]] = {key: [] for key in clocks}
     for number in range(rounds):
-        for key in list(kernels)[:: -1 if number % 2 else 1]:
-            times[key].append(min(kernels[key].time(PIECES, max(1, limits.repeat_ms // PIECES))))
+        for key in list(clocks)[:: -1 if number % 2 else 1]:
+            times[key].append(min(clocks[key].seconds() for _ in range(REPETITIONS)))
     return times
 
 

@@ -32,8 +32,9 @@ from peers.contest import PackedKernel
 from peers.packed import Packed, packed
 
 from heron_asp import resolve_target
-from heron_asp.child import Report, run_in_child
+from heron_asp.child import Child, Report
 from heron_asp.errors import HeronError
+from heron_asp.measure.device import LEAST
 from heron_asp.measure.kernel import tvm_target, use_threads
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.schedule.tensor_intrin import register
@@ -159,31 +160,47 @@ def rules(kind: str, context: Callable[[Any], Any], threads: int) -> Any:
 
 
 class Harness:
-    """Builds, checks and times programs of a workload, each in a process of its own."""
+    """Builds, checks and times programs of a workload as `LocalDevice` does with ours: each in a process of its own.
+
+    Attributes:
+        width: how many are built at once.
+    """
 
     def __init__(self, workload: Packed, target: Target, threads: int, limits: Limits) -> None:
         self.target = tvm_target(target, threads)
         self.threads = threads
         self.limits = limits
         self.cases = workload.cases()
+        self.width = available_threads()
 
-    def measure(self, module: Any, best: float | None) -> Measurement:
-        """One program; `best` is the least time so far, in seconds."""
+    def start(self, module: Any) -> Child:
+        """Starts building a program; the process then waits for the least time so far, in seconds."""
 
         def work(report: Report) -> None:
             kernel = PackedKernel(module, self.target, self.cases)
-            report("build", True)
+            best = report("build", True)
             use_threads(self.threads)
-            if wrong := kernel.wrong():
-                report("run", ("wrong", wrong))
-                return
-            first = kernel.time(1, 1)
-            if best is not None and first[0] > self.limits.early * best:
-                report("run", ("early", first))
-                return
-            report("run", ("timed", kernel.time(self.limits.repeats, self.limits.repeat_ms)))
+            wrong = kernel.wrong()
+            report("run", ("wrong", wrong) if wrong else self._timed(kernel, best))
 
-        outcome = run_in_child(work, [self.limits.build, self.limits.run])
+        return Child(work, [self.limits.build, self.limits.run], pause="build")
+
+    def _timed(self, kernel: PackedKernel, best: float | None) -> tuple[str, list[float]]:
+        stopwatch = kernel.stopwatch(self.threads, self.limits.repeat_ms)
+        if best is not None and stopwatch.guess > self.limits.early * best:
+            return "early", [stopwatch.guess]
+        affordable = int(self.limits.timing / max(stopwatch.guess, self.limits.repeat_ms / 1e3))
+        runs = [stopwatch.guess]
+        while len(runs) < max(LEAST, min(self.limits.repeats, affordable)):
+            runs.append(stopwatch.seconds())
+            if best is not None and len(runs) >= LEAST and min(runs) > self.limits.clearly * best:
+                break
+        return "timed", runs
+
+    def finish(self, child: Child, best: float | None) -> Measurement:
+        """Checks and times what was built; nothing else may be building."""
+        child.go(best)
+        outcome = child.outcome()
         build, run = outcome.seconds("build"), outcome.seconds("run")
         stage = Status.RUNTIME if outcome.value("build") else Status.COMPILE
         if outcome.timed_out:
@@ -230,21 +247,26 @@ def search(request: Request) -> Iterator[tuple[Row, Any]]:
     number, best = 0, None
     while candidates := tuned.generate_measure_candidates():
         results = []
-        for candidate in candidates:
+        for first in range(0, len(candidates), harness.width):
             if number >= request.trials and now() - start >= request.seconds:
                 tuned.post_tuning()
                 return
-            number += 1
-            measured = harness.measure(candidate.sch.mod, best)
-            if measured.seconds is not None:
-                best = min(best or measured.seconds, measured.seconds)
-            seconds = [measured.seconds] if measured.seconds is not None else None
-            results.append(ms.runner.RunnerResult(seconds, measured.error or None))
-            record = ms.database.TuningRecord(
-                candidate.sch.trace, known, seconds or [INVALID], harness.target, candidate.args_info
-            )
-            database.commit_tuning_record(record)
-            yield Row(number, now() - start, measured), candidate.sch.mod
+            some = candidates[first : first + harness.width]
+            children = [harness.start(candidate.sch.mod) for candidate in some]
+            for child in children:  # a build would disturb a measurement on the next core
+                child.reached("build")
+            for candidate, child in zip(some, children, strict=True):
+                number += 1
+                measured = harness.finish(child, best)
+                if measured.seconds is not None:
+                    best = min(best or measured.seconds, measured.seconds)
+                seconds = [measured.seconds] if measured.seconds is not None else None
+                results.append(ms.runner.RunnerResult(seconds, measured.error or None))
+                record = ms.database.TuningRecord(
+                    candidate.sch.trace, known, seconds or [INVALID], harness.target, candidate.args_info
+                )
+                database.commit_tuning_record(record)
+                yield Row(number, now() - start, measured), candidate.sch.mod
         model.update(tuned, candidates, results)
         tuned.notify_runner_results(candidates, results)
 
