@@ -138,7 +138,12 @@ def load_run(path: Path) -> Run:
     try:
         header = checked(read_json(path / "run.json"), Header, path / "run.json")
     except MissingError as error:
-        raise MissingError(error.message, f"{path} is no run directory of heron-asp tune") from None
+        hint = f"{path} is no run directory of heron-asp tune"
+        if (path / SESSION_HEADER).is_file():
+            hint = (
+                f"{path} holds the runs of many cases: name one, such as {', '.join(map(str, run_paths([path])[:3]))}"
+            )
+        raise MissingError(error.message, hint) from None
     file = path / "result.json"
     return Run(path, header, checked(read_json(file), Result, file) if file.exists() else None)
 

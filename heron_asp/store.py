@@ -128,14 +128,21 @@ class RecordDirectory:
             with self.rows_file.open("r+b") as file:
                 file.truncate(whole)
 
-    def append(self, row: Mapping[str, Any], name: str | None = None) -> None:
-        """Appends a row that survives a crash of the process (and, the file being synced, of the machine)."""
+    def append(self, row: Mapping[str, Any], name: str | None = None, sync: bool = True) -> None:
+        """Appends a row that survives a crash of the process.
+
+        Args:
+            row: a JSON object.
+            name: of the file, if it is not that of the rows.
+            sync: it survives a crash of the machine too; so do all rows before it.
+        """
         line = json.dumps(row, separators=(",", ":")) + "\n"
         file = self.path / (name or self.rows_name)
         with naming(file), file.open("ab") as out:
             out.write(line.encode())
             out.flush()
-            os.fsync(out.fileno())
+            if sync:
+                os.fsync(out.fileno())
 
 
 class RunDirectory(RecordDirectory):

@@ -277,7 +277,8 @@ class TuningRun:
         return measurement
 
     def _append(self, number: int, event: str, candidate: Candidate, said: Mapping[str, Any]) -> None:
-        self.directory.append({"event": event, "trial": number, "candidate": candidate.key, **said})
+        row = {"event": event, "trial": number, "candidate": candidate.key, **said}
+        self.directory.append(row, sync=event == "finished")
 
     def _give_up_if_hopeless(self) -> None:
         if self.best is None and len(self.done) >= HOPELESS:

@@ -243,7 +243,7 @@ class LocalDevice:
                 for one, tensors in zip(built, operands, strict=True)
             ]
             each = [
-                self._affordable(stopwatch, self.limits.repeats // 4, self.limits.timing / rounds)
+                self._affordable(stopwatch, self.limits.repeats // 4, 2 * self.limits.timing / rounds)
                 for stopwatch in stopwatches
             ]
             times: list[list[float]] = [[] for _ in built]

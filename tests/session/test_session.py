@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from heron_asp.errors import HeronError, InternalError
+from heron_asp.errors import HeronError, InternalError, MissingError
 from heron_asp.measure.device import Device
 from heron_asp.measure.replay import ReplayDevice
 from heron_asp.measure.result import Measurement, Status
@@ -159,6 +159,8 @@ def test_every_case_is_what_export_takes(
     start(members, devices, tmp_path / "s", asking(trials=30))
     every = [tmp_path / "s" / name for name in sorted(SHAPES)]
     assert run_paths([tmp_path / "s"]) == every
+    with pytest.raises(MissingError, match=r"holds the runs of many cases: name one, such as .*/s/one, "):
+        load_run(tmp_path / "s")
     assert sorted(run_paths(sorted((tmp_path / "s").iterdir()))) == every  # what a shell makes of DIR/*
     assert run_paths([tmp_path / "s" / "one", tmp_path / "no"]) == [tmp_path / "s" / "one", tmp_path / "no"]
 
@@ -220,11 +222,11 @@ def killing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
     append, left = RecordDirectory.append, [after]
 
-    def write(self: RecordDirectory, row: Mapping[str, Any], name: str | None = None) -> None:
+    def write(self: RecordDirectory, row: Mapping[str, Any], name: str | None = None, sync: bool = True) -> None:
         if left[0] == 0:
             raise Killed
         left[0] -= 1
-        append(self, row, name)
+        append(self, row, name, sync)
 
     monkeypatch.setattr(RecordDirectory, "append", write)
 
