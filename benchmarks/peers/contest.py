@@ -129,11 +129,11 @@ class Contest:
         files = {file for group in self.theirs.values() for file in group}
         packed = {file: PackedKernel(tvm.ir.load_json(file.read_text()), target, inputs) for file in sorted(files)}
         ours = {label: OurKernel(self.task, candidate) for label, candidate in self.ours.items() if self.task}
-        kernels: dict[str | Path, OurKernel | PackedKernel] = {**ours, **packed}
-        for name, kernel in kernels.items():
-            if error := kernel.wrong():
-                raise ValueError(f"{name}: {error}")
-        clocks = {file: kernel.stopwatch(self.threads, limits.repeat_ms) for file, kernel in packed.items()}
+        for label, kernel in ours.items():
+            require_right(label, kernel.wrong())
+        for file, program in packed.items():
+            require_right(file, program.wrong())
+        clocks = {file: program.stopwatch(self.threads, limits.repeat_ms) for file, program in packed.items()}
         least = {file: min(times) for file, times in in_turn(clocks, SELECTION).items()}
         chosen = {label: kernel.stopwatch(self.threads, limits.repeat_ms) for label, kernel in ours.items()}
         for label, group in self.theirs.items():
@@ -142,6 +142,12 @@ class Contest:
         once = {id(clock): clock for clock in chosen.values()}  # one program may stand for two groups
         times = in_turn(once, rounds)
         return {label: times[id(clock)] for label, clock in chosen.items()}
+
+
+def require_right(program: object, wrong: str) -> None:
+    """Raises ValueError, naming the program, if there is something wrong with its results."""
+    if wrong:
+        raise ValueError(f"{program}: {wrong}")
 
 
 def in_turn(clocks: Mapping[Any, Clock], rounds: int) -> dict[Any, list[float]]:
