@@ -102,6 +102,7 @@ class Checker:
         seed: of the samples.
         limits: of a program.
         bounds: whether accesses are checked too.
+        relaxed: rules of thumb that are lifted.
     """
 
     target: Target
@@ -109,13 +110,14 @@ class Checker:
     seed: int
     limits: Limits
     bounds: bool = True
+    relaxed: tuple[str, ...] = ()
 
     def check(self, name: str, made: Operator, threads: int) -> Row:
         """Builds, runs and checks uniform samples of every sketch of an operator."""
         row = Row(name, made.name, made.label, threads)
         start = time.monotonic()
         try:
-            task = Task(made, self.target, threads)
+            task = Task(made, self.target, threads, relaxed=self.relaxed)
             device = LocalDevice(task, self.limits)
             for sketch in task.space:
                 for candidate in self._sampled(row, sketch):
@@ -192,13 +194,14 @@ def main() -> None:
     parser.add_argument("--only", metavar="REGEX", help="only the cases with such a name, such as 'C2D.|random 7'")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of the cases")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, available_threads()], help="in turn")
+    parser.add_argument("--relax", action="append", default=[], metavar="NAME", help="lift a rule of thumb")
     parser.add_argument("--bounds", action=argparse.BooleanOptionalAction, default=True, help="check accesses too")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     arguments = parser.parse_args()
     target = resolve_target(arguments.target)
     require_host(target)
     limits = Limits(repeats=1, repeat_ms=1)
-    checker = Checker(target, arguments.samples, arguments.seed, limits, arguments.bounds)
+    checker = Checker(target, arguments.samples, arguments.seed, limits, arguments.bounds, tuple(arguments.relax))
     rows = []
     for number, (name, made) in enumerate(instances(arguments)):
         threads = arguments.threads[number % len(arguments.threads)]

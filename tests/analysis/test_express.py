@@ -102,6 +102,24 @@ def test_padding_adds_nothing(name: str) -> None:
     assert same_results(prim_func(*arguments), read(*arguments), extents)
 
 
+@pytest.mark.parametrize("name", ["spatial", "a window's result", "a finish further"])
+@pytest.mark.parametrize("innermost", [0, 1])
+def test_a_result_may_be_made_in_another_order(name: str, innermost: int) -> None:
+    tensors, extents, blocks = CASES[name]
+    arguments = tensors()
+    block = read(*arguments)
+    axis = block.axes[innermost].name
+    assert block.order(axis)[1] == axis  # behind the other spatial axis, before those that are summed
+    assert _blocks_of(express(block, extents, axis)) == blocks
+    assert same_results(prim_func(*arguments), block, extents, axis)
+
+
+def test_an_order_of_its_own_is_a_further_block() -> None:
+    block = read(*_product())
+    assert _blocks_of(express(block, {}, "n")) == ["y"]
+    assert _blocks_of(express(block, {}, "m")) == ["y", "y_pad"]
+
+
 def test_what_would_add_something_is_refused() -> None:
     x, w = tensor("x", 12), tensor("w", 12)
     block = read(x, w, total("y", (5,), {"r": 8}, lambda i, r: x[i + r] * w[i + r]))
@@ -112,11 +130,11 @@ def test_what_would_add_something_is_refused() -> None:
         express(read(*_product()), {"m": 3})
 
 
-def _wrong(made: Operator, block: BlockFacts, extents: dict[str, int]) -> str | None:
-    """What is wrong with what the operator computes over some extents."""
+def _wrong(made: Operator, block: BlockFacts, extents: dict[str, int], innermost: str) -> str | None:
+    """What is wrong with what the operator computes over some extents, made with an axis innermost."""
     case, result = cases(made)[0], made.result
     inputs = [spec.dtype.stored(case.inputs[spec.name]) for spec in made.inputs]
-    found = called(express(block, extents), inputs, result.shape, result.dtype.storage)
+    found = called(express(block, extents, innermost), inputs, result.shape, result.dtype.storage)
     return case.error(found.view(result.dtype.numpy))
 
 
@@ -126,4 +144,5 @@ def test_operators_compute_their_reference_over_any_extents(name: str, random: R
     made = random_operator(name, random, MOST_OPERATIONS)
     block = analyse(made)
     extents = {axis.name: axis.extent + random.randint(0, most) for axis in block.axes if not block.endless(axis)}
-    assert _wrong(made, block, extents) is None, (made.label, extents)
+    innermost = random.choice([axis.name for axis in block.axes if axis.kind == "spatial"])
+    assert _wrong(made, block, extents, innermost) is None, (made.label, extents, innermost)
