@@ -127,7 +127,7 @@ def test_an_operator_without_a_program_is_a_finding(zen4: Target, monkeypatch: p
     class Empty:
         space = ()
 
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             pass
 
     monkeypatch.setattr(validity, "Task", Empty)
