@@ -135,7 +135,7 @@ def test_an_operator_without_a_program_is_a_finding(zen4: Target, monkeypatch: p
     made = operator("gemm", {"m": 1, "n": 1, "k": 1})
     checker = Checker(zen4, SAMPLES, 0, LIMITS)
     assert checker.check("none", made, 1).failures == [("", NO_PROGRAM, "every sketch is empty")]
-    monkeypatch.setattr(validity, "Task", lambda *_: 1 / 0)
+    monkeypatch.setattr(validity, "Task", lambda *_, **__: 1 / 0)
     row = checker.check("broken", made, 1)
     assert row.failures == [("", "error", "ZeroDivisionError: division by zero")]
     assert table([row])[-1].split() == ["all", "1", "1"]
