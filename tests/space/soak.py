@@ -120,6 +120,9 @@ def check(part: SketchSpace, rng: random.Random) -> int:
     if not part.exact:  # a constraint of one's own over too many variables: its count is an estimate
         bound = part.compiled.bound()
         expected = len(models) / bound
+        if part.compiled.acceptance == 0.0:  # refused with an error: right where hardly any sample is a program
+            assert expected <= 20 / 65_536, where
+            return 0
         assert abs(part.size - len(models)) <= 5 * bound * (expected * (1 - expected) / 65_536) ** 0.5 + 1, where
     else:
         assert part.size == len(models), f"{part.size} for {len(models)}: {where}"
