@@ -57,19 +57,19 @@ def require_host(target: Target) -> None:
         raise MissingError(
             f"this machine cannot run programs for {target.name}: its CPU lacks {', '.join(missing)}",
             "check, explain, audit and sample (without --verify) work here; tune on a machine that has the flags"
-            + "".join(f", or use -t {name}, which this machine is" for name in runnable_targets()[:1]),
+            + "".join(f", or use -t {name}, which this machine is" for name in runnable_targets(target.family)[:1]),
         )
 
 
-def runnable_targets() -> list[str]:
-    """Names of the shipped targets whose programs this machine runs."""
+def runnable_targets(family: str = "") -> list[str]:
+    """Names of the shipped targets whose programs this machine runs, of a family if one is named."""
     names = []
     for name in target_names():
         try:
             target = load_target(targets_folder() / f"{name}.toml")
         except HeronError:  # a broken file is told when it is asked for
             continue
-        if not missing_flags(target):
+        if not missing_flags(target) and family in ("", target.family):
             names.append(name)
     return names
 
@@ -108,6 +108,9 @@ def _of_family(family: str) -> Target:
             f"-t {family}: this machine is none of the family: its CPU lacks {', '.join(every or sorted(lacking))}",
             f"name a machine to look at its space: -t {' or -t '.join(target.name for target in machines)}",
         )
+    if not any(target.machine.llvm_cpus for target in machines):
+        names = " or -t ".join(target.name for target in machines)
+        raise HeronError(f"-t {family}: its devices are none of this machine", f"name one: -t {names}")
     cpu = llvm_cpu()
     for target in runnable:
         if cpu in target.machine.llvm_cpus:

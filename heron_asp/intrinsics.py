@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from heron_asp.dtypes import DTYPES
+from heron_asp.errors import InternalError
 from heron_asp.terms import Term, fact
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -106,6 +107,7 @@ class Intrinsic(Strict):
         mnemonic: how the assembler spells it; a tensorized kernel without it in its machine code is an error.
         requires: CPU flags, as /proc/cpuinfo spells them.
         source: where the numbers are from.
+        call: how TVM reaches it; None where the family's backend makes the instruction itself.
     """
 
     name: Name
@@ -115,7 +117,18 @@ class Intrinsic(Strict):
     axes: tuple[IntrinsicAxis, ...]
     operands: tuple[IntrinsicOperand, ...]
     result: IntrinsicOperand
-    call: Call
+    call: Call | None = None
+
+    @property
+    def reached(self) -> Call:
+        """How TVM reaches it.
+
+        Raises:
+            InternalError: it does not; the backend that makes the instruction itself should not have asked.
+        """
+        if self.call is None:
+            raise InternalError(f"intrinsic '{self.name}' has no call")
+        return self.call
 
     @property
     def extents(self) -> dict[str, int]:
@@ -142,8 +155,13 @@ class Intrinsic(Strict):
                     raise ValueError(f"{what} is indexed by '{role}', which is none of the axes {list(self.extents)}")
         if reduced & set(self.result.index):
             raise ValueError(f"result is indexed by the reduced role '{min(reduced & set(self.result.index))}'")
+        if self.call is not None:
+            self._check_call(self.call)
+        return self
+
+    def _check_call(self, call: Call) -> None:
         by_name = dict(self._named_operands())
-        for number, argument in enumerate(self.call.arguments):
+        for number, argument in enumerate(call.arguments):
             what = f"operand {argument.load}" if argument.load != "result" else "result"
             if what not in by_name:
                 raise ValueError(f"call argument {number} loads {what}, which does not exist")
@@ -155,10 +173,9 @@ class Intrinsic(Strict):
                     f"call argument {number}: {what} x {argument.broadcast or 1} has {has} bits, "
                     f"{argument.type} has {wants}"
                 )
-        has, wants = self.elements(self.result) * DTYPES[self.result.dtype].bytes * 8, vector_bits(self.call.returns)
+        has, wants = self.elements(self.result) * DTYPES[self.result.dtype].bytes * 8, vector_bits(call.returns)
         if has != wants:
-            raise ValueError(f"the result has {has} bits, the call returns {self.call.returns} of {wants}")
-        return self
+            raise ValueError(f"the result has {has} bits, the call returns {call.returns} of {wants}")
 
     def _named_operands(self) -> Iterator[tuple[str, IntrinsicOperand]]:
         for slot, operand in enumerate(self.operands):
@@ -180,5 +197,5 @@ class Intrinsic(Strict):
                 role = operand.index[position]
                 yield fact("intrinsic_index", self.name, place, position, role, stride)
                 stride *= self.extents[role]
-        if self.call.ir is not None:
+        if self.call is not None and self.call.ir is not None:
             yield fact("intrinsic_source", self.name)

@@ -62,6 +62,8 @@ class Outcome:
         interrupted: Ctrl-C ended the run.
         wall_seconds: of this session.
         run: the run directory.
+        clock: cycles a second, where cycles were counted.
+        measured: what the numbers are, e.g. `time on this machine`.
     """
 
     task: Task
@@ -75,6 +77,13 @@ class Outcome:
     interrupted: bool = False
     wall_seconds: float = 0.0
     run: Path | None = None
+    clock: float | None = None
+    measured: str = ""
+
+    @property
+    def cycles(self) -> int | None:
+        """Cycles of a call of the best, where they were counted."""
+        return round(self.seconds * self.clock) if self.seconds is not None and self.clock is not None else None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of `tune --json` and of `result.json`."""
@@ -83,6 +92,7 @@ class Outcome:
         if self.best is not None and self.seconds is not None:
             best = {
                 "seconds": self.seconds,
+                **({"cycles": self.cycles} if self.cycles is not None else {}),
                 "gops": operations / self.seconds / 1e9,
                 "values": self.best.to_json(),
                 "status": str(Status.CORRECT),
@@ -94,6 +104,7 @@ class Outcome:
         return {
             "best": best,
             "trials": {str(status): self.statuses.get(str(status), 0) for status in Status},
+            "measured": self.measured,
             "peak_gops": self.peak / 1e9 if self.peak else None,
             "warning": self.warning,
             "wall_seconds": self.wall_seconds,

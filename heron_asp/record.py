@@ -70,6 +70,7 @@ class Best(Record):
     seconds: _Seconds
     sketch: str
     values: _Values
+    cycles: int | None = None
     share_of_peak: float | None = None
 
 
@@ -77,6 +78,7 @@ class Result(Record):
     """`result.json`."""
 
     best: Best | None
+    measured: str | None = None
     peak_gops: float | None = None
     exhausted: bool | None = None
 

@@ -15,7 +15,7 @@ from heron_asp.record import Header, Result, checked, read_json
 from heron_asp.resources import suggestion
 from heron_asp.space import Candidate, SketchSpace
 from heron_asp.store import SESSION_HEADER, Row, Trial, read_budget, read_trials
-from heron_asp.target import load_target
+from heron_asp.target import Target, load_target
 from heron_asp.task import Task
 from heron_asp.terms import Value, parse, text
 
@@ -53,6 +53,20 @@ class Run:
                 said["operator"], said["shape"], said["dtype"], said.get("layout"), said.get("epilogue", "")
             )
 
+    @property
+    def target(self) -> Target:
+        """The target that was tuned for, as it is today.
+
+        Raises:
+            MissingError: its file is gone.
+        """
+        return load_target(self._file(self.header["target_file"]))
+
+    def _file(self, name: str) -> Path:
+        if not Path(name).is_file():
+            raise MissingError(f"{self.path}: made with {name}, which does not exist any more", "tune it again")
+        return Path(name)
+
     def task(self) -> Task:
         """The task that was tuned.
 
@@ -60,10 +74,7 @@ class Run:
             HeronError: the rules or the target have changed since, so its programs may not be programs any more.
             MissingError: a file of theirs is gone.
         """
-        target, *extra = map(Path, (self.header["target_file"], *self.header["extra_rules"]))
-        for file in (target, *extra):
-            if not file.is_file():
-                raise MissingError(f"{self.path}: made with {file}, which does not exist any more", "tune it again")
+        target, *extra = map(self._file, (self.header["target_file"], *self.header["extra_rules"]))
         with self._named():
             task = Task(self.operator, load_target(target), self.header["threads"], extra)
         if task.key != self.header["key"]:

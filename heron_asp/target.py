@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from heron_asp.backends import backend_of
 from heron_asp.dtypes import DTYPES
 from heron_asp.errors import HeronError
 from heron_asp.intrinsics import Intrinsic, Name, Strict
@@ -74,12 +75,26 @@ class Limit(Strict):
     most: int = Field(default=_MOST, gt=0, le=_MOST, strict=True)
 
 
+class Defaults(Strict):
+    """What an operator is where nothing is said; empty: as the operator's kind has it."""
+
+    dtype: str = ""
+    epilogue: str = ""
+
+
 class Family(Strict):
     """What the machines of a family share.
 
     Attributes:
         family: its name, also that of its folder of rules.
         description: in a line.
+        backend: the package of `heron_asp.backends` that makes programs, measures and exports them.
+        nested: each memory holds copies of what the next one holds, as caches do, and is smaller.
+        merge_windows: a dimension along which windows slide may become part of another: their rows are walked as they
+            lie in memory. Without, an instruction can be given the channels alone.
+        finishes: what can be done to sums before they are stored, as `Done.operation`; empty: anything.
+        stores: the element types in which results can be stored; empty: any.
+        defaults: of an operator of which only the shape is said.
         limits: the numbers that the rules read of every machine.
         pays: rules of thumb.
         intrinsics: instructions.
@@ -87,6 +102,12 @@ class Family(Strict):
 
     family: Name
     description: str
+    backend: Name = "llvm"
+    nested: bool = True
+    merge_windows: bool = True
+    finishes: tuple[Name, ...] = ()
+    stores: tuple[Name, ...] = ()
+    defaults: Defaults = Defaults()
     limits: Mapping[Name, Limit] = Field(default_factory=dict)
     pays: Mapping[Name, Pays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...]
@@ -100,7 +121,7 @@ class Machine(Strict):
         family: whose rules and intrinsics it has.
         description: the machines, in a line.
         source: where the numbers are from.
-        compiler: what TVM compiles for; `compiler.mcpu` is LLVM's name of it.
+        compiler: what TVM compiles for, if it does; `compiler.mcpu` is LLVM's name of it.
         llvm_cpus: LLVM's names of the CPUs that these numbers fit, for `-t <family>`.
         cpu_flags: as /proc/cpuinfo spells them, all that kernels may use.
         memories: innermost first; capacities in bytes.
@@ -113,23 +134,13 @@ class Machine(Strict):
     family: Name
     description: str
     source: str
-    compiler: Compiler
-    llvm_cpus: tuple[str, ...] = Field(min_length=1)
-    cpu_flags: tuple[str, ...]
+    compiler: Compiler | None = None
+    llvm_cpus: tuple[str, ...] = ()
+    cpu_flags: tuple[str, ...] = ()
     memories: tuple[Memory, ...] = Field(min_length=1)
     limits: Mapping[Name, Annotated[int, Field(gt=0, le=_MOST, strict=True)]] = Field(default_factory=dict)
     pays: Mapping[Name, OtherPays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...] = ()
-
-    @model_validator(mode="after")
-    def _memories_grow(self) -> Machine:
-        for inner, outer in zip(self.memories, self.memories[1:], strict=False):
-            if outer.capacity <= inner.capacity:
-                raise ValueError(
-                    f"memory '{outer.name}' ({outer.capacity} bytes) is listed after '{inner.name}' "
-                    f"({inner.capacity} bytes) and must be larger"
-                )
-        return self
 
 
 @dataclass(frozen=True)
@@ -200,6 +211,10 @@ class Target:
             yield fact("pays", name, pays.value)
         for flag in self.machine.cpu_flags:
             yield fact("has", flag)
+        for operation in self.shared.finishes:
+            yield fact("finishes", operation)
+        for stored in self.shared.stores:
+            yield fact("stores", stored)
         for intrinsic in self.intrinsics.values():
             yield from intrinsic.facts()
 
@@ -237,9 +252,16 @@ def _check_against_family(target: Target) -> None:
     """The machine has just the numbers that the family's rules read.
 
     Raises:
-        HeronError: a limit is unknown or missing, a rule of thumb is unknown, or a CPU flag is misspelt.
+        HeronError: a limit is unknown or missing, a rule of thumb is unknown, a CPU flag is misspelt, memories that
+            are nested do not grow, or the backend cannot work with the numbers.
     """
     machine, family = target.machine, target.shared
+    for inner, outer in zip(machine.memories, machine.memories[1:], strict=False):
+        if family.nested and outer.capacity <= inner.capacity:
+            raise HeronError(
+                f"{target.path}: memory '{outer.name}' ({outer.capacity} bytes) is listed after '{inner.name}' "
+                f"({inner.capacity} bytes) and must be larger"
+            )
     for name in machine.limits:
         if name not in family.limits:
             raise HeronError(f"{target.path}: unknown key 'limits.{name}'", suggestion(name, family.limits))
@@ -261,6 +283,7 @@ def _check_against_family(target: Target) -> None:
             raise HeronError(
                 f"{target.path}: cpu_flags: '{near[0]}' is no flag of the family", f"did you mean '{flag}'?"
             )
+    backend_of(target).check(target)
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:

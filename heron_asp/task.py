@@ -67,7 +67,7 @@ class Task:
     @cached_property
     def block(self) -> BlockFacts:
         """Operator facts."""
-        return analyse(self.operator)
+        return analyse(self.operator, self.target.shared.merge_windows)
 
     @cached_property
     def derivation(self) -> Derivation:

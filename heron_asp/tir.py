@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from heron_asp.errors import InternalError
+
+Array = npt.NDArray[Any]
+
 
 def substituted(value: Any, by: Mapping[Any, Any]) -> Any:
     """An expression with some of its variables replaced."""
@@ -77,3 +84,47 @@ def _conjunction(condition: Any) -> list[Any]:
     if isinstance(condition, prim.And):
         return [*_conjunction(condition.a), *_conjunction(condition.b)]
     return [condition]
+
+
+def evaluated(value: Any, variables: Mapping[Any, Array], tensors: Mapping[str, Array]) -> Array:
+    """An expression's values in numpy, for arrays of values of its variables, which broadcast.
+
+    Args:
+        value: integers and comparisons, loads of tensors, choices between them.
+        variables: their values.
+        tensors: what is loaded from, by name.
+
+    Raises:
+        InternalError: the expression has an operation that is not known here.
+    """
+    from tvm.ir.prim import expr as prim
+
+    def of(one: Any) -> Any:
+        for variable, values in variables.items():
+            if one.same_as(variable):
+                return values
+        if isinstance(one, prim.IntImm):
+            return np.asarray(int(one.value))
+        if hasattr(one, "indices"):
+            tensor = tensors[str(one.source.name)]
+            places = (of(index) for index in one.indices)  # a choice leaves out what is beyond the tensor
+            return tensor[tuple(np.clip(place, 0, size - 1) for place, size in zip(places, tensor.shape, strict=True))]
+        if getattr(getattr(one, "op", None), "name", "") == "prim.if_then_else":
+            return np.where(*(of(argument) for argument in one.args))
+        if isinstance(one, prim.Cast):
+            return of(one.value).astype(str(one.ty))
+        function = _FUNCTIONS.get(type(one).__name__)
+        if function is None:
+            raise InternalError(f"{one}: {type(one).__name__} is no operation that is known here")
+        return function(of(one.a), of(one.b)) if hasattr(one, "b") else function(of(one.a))
+
+    values: Array = of(value)
+    return values
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum,
+    "FloorDiv": np.floor_divide, "FloorMod": np.mod, "RShift": np.right_shift, "LShift": np.left_shift,
+    "BitwiseXor": np.bitwise_xor, "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal,
+    "GT": np.greater, "GE": np.greater_equal, "And": np.logical_and, "Or": np.logical_or, "Not": np.logical_not,
+}  # fmt: skip

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from heron_asp import confirmation
+from heron_asp.backends import backend_of
 from heron_asp.errors import ExitCode, HeronError, InternalError
 from heron_asp.measure.device import Device
 from heron_asp.measure.result import Measurement
@@ -327,6 +328,8 @@ class TuningRun:
         return outcome
 
     def _outcome(self) -> Outcome:
+        target = self.task.target
+        backend = backend_of(target)
         return Outcome(
             self.task,
             statuses=dict(self.statuses),
@@ -334,4 +337,6 @@ class TuningRun:
             exhausted=self.exhausted,
             wall_seconds=time.monotonic() - self._start,
             run=self.directory.path,
+            clock=backend.clock(target),
+            measured=backend.measures(target),
         )

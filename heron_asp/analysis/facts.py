@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from heron_asp.analysis.finish import Done, chain_of, summand_dims
+from heron_asp.dtypes import DTYPES
 from heron_asp.terms import Term, fact
 from heron_asp.tir import bounds_of, loads
 
@@ -142,6 +144,23 @@ class BlockFacts:
         """Extent of each axis."""
         return {axis.name: axis.extent for axis in self.axes}
 
+    @cached_property
+    def chain(self) -> tuple[Done, ...]:
+        """What is done to each sum before it is stored, in order."""
+        return chain_of(self)
+
+    @cached_property
+    def summands(self) -> dict[str, tuple[int, ...]]:
+        """The tensors that are added to the sums, and the dimensions of the result that theirs follow, or -1."""
+        return summand_dims(self)
+
+    @property
+    def stored(self) -> str:
+        """The element type of what is stored in the end."""
+        if self.finish is None:
+            return self.result.dtype
+        return _dtype(self.finish.parameter.storage)
+
     @property
     def read_by_stages(self) -> set[str]:
         """The arguments of which other tensors are made."""
@@ -217,13 +236,38 @@ class BlockFacts:
             yield fact("staged", self.block, self.result.name)
             if not self.finish.in_place:
                 yield fact("rearranged", self.block, self.result.name)
+        yield fact("stored", self.block, self.stored)
+        for position, done in enumerate(self.chain):
+            yield fact("finish", self.block, position, done.operation, done.number)
+        yield from self._summands()
         for tensor in (*self.operands, self.result):
-            yield fact("tensor", tensor.name, tensor.dtype)
-            pitch = 1
-            for dim in reversed(range(len(tensor.shape))):
-                yield fact("pitch", tensor.name, dim, min(pitch, _SATURATED))
-                pitch *= tensor.shape[dim]
+            yield from _lies(tensor.name, tensor.dtype, tensor.shape)
         for access in self.accesses:
             yield fact("access", self.block, access.tensor, access.dim, access.axis, access.stride)
         for name in sorted(self.constant):
             yield fact("constant", name)
+
+    def _summands(self) -> Iterator[Term]:
+        for name, dims in self.summands.items():
+            parameter = next(one for one in self.parameters if one.name == name)
+            yield from _lies(name, _dtype(parameter.storage), parameter.shape)
+            yield fact("summand", self.block, name)
+            for dim, place in enumerate(dims):
+                if place < 0:
+                    continue
+                axis = next(one.axis for one in self.accesses if (one.tensor, one.dim) == (self.result.name, place))
+                yield fact("follows", self.block, name, dim, axis)
+
+
+def _lies(name: str, dtype: str, shape: tuple[int, ...]) -> Iterator[Term]:
+    """How a tensor lies in memory."""
+    yield fact("tensor", name, dtype)
+    pitch = 1
+    for dim in reversed(range(len(shape))):
+        yield fact("pitch", name, dim, min(pitch, _SATURATED))
+        pitch *= shape[dim]
+
+
+def _dtype(storage: str) -> str:
+    """The element type of an argument; bf16, which is stored as u16, is none of what is done to sums."""
+    return next(one.name for one in DTYPES.values() if one.storage == storage)

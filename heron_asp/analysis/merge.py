@@ -17,11 +17,16 @@ from heron_asp.dtypes import DTYPES
 from heron_asp.tir import divides, loads, substituted, with_loads
 
 
-def simplify(block: BlockFacts) -> BlockFacts:
-    """The operator with as few axes and dimensions as its tensors allow."""
+def simplify(block: BlockFacts, windows: bool = True) -> BlockFacts:
+    """The operator with as few axes and dimensions as its tensors allow.
+
+    Args:
+        block: the operator.
+        windows: whether a dimension along which windows slide may become part of another.
+    """
     block = _without_units(_whole(_without_unit_axes(block)))
     while True:
-        merged = next((found for pair in _pairs(block) if (found := _merged(block, *pair))), None)
+        merged = next((found for pair in _pairs(block) if (found := _merged(block, *pair, windows))), None)
         if merged is None:
             return block
         block = merged
@@ -173,7 +178,7 @@ def _cropped(tensor: Tensor, parts: Mapping[int, int]) -> Tensor:
 # -- axes that walk together -------------------------------------------------------------------------------------------
 
 
-def _merged(block: BlockFacts, outer: Axis, inner: Axis) -> BlockFacts | None:
+def _merged(block: BlockFacts, outer: Axis, inner: Axis, windows: bool) -> BlockFacts | None:
     """The operator with two neighbouring axes as one; None where some tensor does not let them."""
     axis = Axis(f"{outer.name}_{inner.name}", outer.kind, outer.extent * inner.extent)
     place = block.axes.index(outer)
@@ -181,11 +186,13 @@ def _merged(block: BlockFacts, outer: Axis, inner: Axis) -> BlockFacts | None:
     changed: BlockFacts | None = replace(block, axes=axes)
     for tensor in (*block.operands, block.result):
         if changed is not None:
-            changed = _merged_in(changed, tensor, outer, inner, axis)
+            changed = _merged_in(changed, tensor, outer, inner, axis, windows)
     return changed
 
 
-def _merged_in(block: BlockFacts, tensor: Tensor, outer: Axis, inner: Axis, axis: Axis) -> BlockFacts | None:
+def _merged_in(
+    block: BlockFacts, tensor: Tensor, outer: Axis, inner: Axis, axis: Axis, windows: bool
+) -> BlockFacts | None:
     """The operator with two axes as one in a tensor."""
     first = [access for access in block.accesses if (access.tensor, access.axis) == (tensor.name, outer.name)]
     second = [access for access in block.accesses if (access.tensor, access.axis) == (tensor.name, inner.name)]
@@ -199,6 +206,8 @@ def _merged_in(block: BlockFacts, tensor: Tensor, outer: Axis, inner: Axis, axis
         return replace(block, accesses=(*rest, Access(tensor.name, inside.dim, axis.name, inside.stride)))
     alone = block.own(tensor, inner) == inside.dim
     if inside.dim != outside.dim + 1 or not alone or outside.stride != 1:
+        return None
+    if not windows and block.of(tensor.name, outside.dim) != [outside]:
         return None
     return _merged_dimensions(block, tensor, outside, inside, axis, inner.extent)
 

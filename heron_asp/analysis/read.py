@@ -16,15 +16,21 @@ from heron_asp.tir import loads, substituted, with_loads
 _SPATIAL, _REDUCE = 0, 2  # tvm.tirx.IterVar
 
 
-def analyse(operator: Operator) -> BlockFacts:
+def analyse(operator: Operator, windows: bool = True) -> BlockFacts:
     """Reads an operator's facts off its TIR.
+
+    Args:
+        operator: what to compute.
+        windows: whether a dimension along which windows slide may become part of another, such as the channels'.
 
     Raises:
         HeronError: the TIR is not one block that adds up products of two elements at affine indices, with expressions
             of single elements before and after it.
     """
     block = analyse_prim_func(operator.prim_func(), operator.constant)
-    return block if operator.strided else simplify(block)  # rows that may be any distance apart stay as they are
+    return (
+        block if operator.strided else simplify(block, windows)
+    )  # rows that may be any distance apart stay as they are
 
 
 def analyse_prim_func(function: Any, constant: frozenset[str]) -> BlockFacts:

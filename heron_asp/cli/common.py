@@ -49,7 +49,11 @@ TargetName = Annotated[
 ]
 DType = Annotated[
     str | None,
-    typer.Option("--dtype", help="Types of activation, weight and accumulator; mostly u8s8s32.", show_default=False),
+    typer.Option(
+        "--dtype",
+        help="Types of activation, weight and accumulator, e.g. u8s8s32 [the operator's, or the target family's].",
+        show_default=False,
+    ),
 ]
 Layout = Annotated[
     str | None,
@@ -58,7 +62,9 @@ Layout = Annotated[
 Epilogue = Annotated[
     str,
     typer.Option(
-        "--epilogue", help="Done to each element of the sum, e.g. bias,relu or bias,requantize=u8.", show_default=False
+        "--epilogue",
+        help="Done to each element of the sum, e.g. bias,relu or bias,requantize=u8 [the target family's].",
+        show_default=False,
     ),
 ]
 Threads = Annotated[
@@ -184,10 +190,12 @@ def _task(
 
     if not shape.isascii() or len(shape) > _LONGEST_SHAPE:
         raise HeronError(f"-s {shape[:_LONGEST_SHAPE]}: not extents in plain digits", "e.g. -s m=64,n=64,k=64")
-    made = make_operator(operator, parse_shape(shape), dtype, layout, epilogue)
+    machine = resolve_target(target)
+    usual = machine.shared.defaults
+    made = make_operator(operator, parse_shape(shape), dtype or usual.dtype or None, layout, epilogue or usual.epilogue)
     return Task(
         made,
-        resolve_target(target),
+        machine,
         threads or min(available_threads(), MOST_THREADS),
         tuple(rules or ()),
         tuple(relax or ()),

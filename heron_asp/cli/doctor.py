@@ -74,6 +74,7 @@ def _llvm() -> list[Finding]:
 
 
 def _targets() -> list[Finding]:
+    from heron_asp.backends import backend_of
     from heron_asp.host import missing_flags, resolve_target
     from heron_asp.resources import rules_folder, targets_folder
     from heron_asp.target import target_names
@@ -83,7 +84,8 @@ def _targets() -> list[Finding]:
         target = resolve_target(name)
         missing = missing_flags(target)
         intrinsics = [i.name for i in target.intrinsics.values() if set(i.requires) <= set(target.machine.cpu_flags)]
-        detail = f"runs here; intrinsics {', '.join(intrinsics)}"
+        measured = backend_of(target).measures(target)
+        detail = f"runs here; intrinsics {', '.join(intrinsics)}; measures {measured}"
         if missing:
             detail = (
                 f"this CPU lacks {', '.join(missing)}: check, explain, audit and sample work, tune needs such a machine"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from heron_asp.cli import common
+from heron_asp.errors import HeronError
 
 NAME = "export"
 
@@ -25,10 +26,14 @@ def command(
     json: common.Json = False,
 ) -> None:
     """Write a shared library, a C header, a manifest and examples that run from the folder alone."""
-    from heron_asp.library import export
-    from heron_asp.runs import run_paths
+    from heron_asp.backends import backend_named
+    from heron_asp.runs import load_run, run_paths
 
-    manifest = export(run_paths(runs), out, name, prefix)
+    paths = run_paths(runs)
+    backends = sorted({load_run(path).target.shared.backend for path in paths})
+    if len(backends) > 1:
+        raise HeronError(f"runs for {' and '.join(backends)} do not go into one library", "export them one by one")
+    manifest = backend_named(backends[0] if backends else "llvm").export(paths, out, name, prefix)
     if json:
         common.print_json(manifest.to_json())
         return

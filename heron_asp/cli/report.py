@@ -68,6 +68,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "errors": [{"error": error, "trials": count} for error, count in errors.most_common(5)],
         "convergence": convergence,
         "best": confirmed or _unconfirmed(run, made.operations),
+        "measured": result.get("measured"),
         "peak_gops": result.get("peak_gops"),
         "build_seconds": build,
         "run_seconds": ran,
@@ -109,10 +110,13 @@ def _print(summary: dict[str, Any]) -> None:
     best = summary["best"]
     if best:
         share, peak = best.get("share_of_peak"), summary["peak_gops"]
+        cycles = f"{best['cycles']:,} cycles = " if best.get("cycles") else ""
         console.print(
-            f"best: {best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s"
+            f"best: {cycles}{best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s"
             + (f", {100 * share:.1f} % of the peak of {peak:.1f}" if share and peak else ", not confirmed")
         )
         for name, value in best["values"].items():
             console.print(f"  {name} = {value}")
+    if summary["measured"]:
+        console.print(f"measured: {summary['measured']}")
     console.print(f"building {summary['build_seconds']:.1f} s, running {summary['run_seconds']:.1f} s")

@@ -19,7 +19,7 @@ _MOST = 1_000_000  # programs: some GB
 
 
 class Show(StrEnum):
-    """What is shown of a program."""
+    """What is shown of a program: its values, or a `View` of it."""
 
     VALUES = "values"
     SCHEDULE = "schedule"
@@ -32,7 +32,7 @@ def command(
     number: Annotated[int, typer.Option("-n", "--number", help="How many programs.", min=1, max=_MOST)] = 1,
     seed: common.Seed = 0,
     show: Annotated[
-        Show, typer.Option("--show", help="Values, the schedule as Python text, or the scheduled TIR.")
+        Show, typer.Option("--show", help="Values, the schedule, or the program that comes out of it (TIR).")
     ] = Show.VALUES,
     verify: Annotated[
         bool, typer.Option("--verify", help="Build, run and check each; exit 4 unless all are correct.")
@@ -64,7 +64,7 @@ def command(
 
 
 def _entry(task: Task, candidate: Candidate, show: Show) -> dict[str, Any]:
-    from heron_asp.schedule.script import script
+    from heron_asp.backends import View, backend_of
 
     entry: dict[str, Any] = {
         "sketch": candidate.sketch,
@@ -72,14 +72,8 @@ def _entry(task: Task, candidate: Candidate, show: Show) -> dict[str, Any]:
         "values": candidate.to_json(),
         "status": None,
     }
-    if show is Show.SCHEDULE:
-        made = task.operator
-        arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
-        arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
-        heading = f"{made.label}: {candidate.sketch}."
-        entry["schedule"] = script(task.calls(candidate), str(task.target.path), arguments, heading)
-    if show is Show.TIR:
-        entry["tir"] = task.program(candidate).module.script()
+    if show is not Show.VALUES:
+        entry[str(show)] = backend_of(task.target).show(task, candidate, View(str(show)))
     return entry
 
 
@@ -104,12 +98,10 @@ def _report(task: Task, candidates: list[Candidate], json: bool) -> None:
 
 
 def _verify(task: Task, candidates: list[Candidate], found: list[dict[str, Any]]) -> None:
-    from heron_asp.host import require_host
-    from heron_asp.measure.device import LocalDevice
+    from heron_asp.backends import backend_of
     from heron_asp.measure.result import Limits
 
-    require_host(task.target)
-    device = LocalDevice(task, Limits(repeats=1, repeat_ms=1))
+    device = backend_of(task.target).device(task, Limits(repeats=1, repeat_ms=1))
     for candidate, entry in zip(candidates, found, strict=True):
         measurement = device.measure(candidate)
         entry["status"] = str(measurement.status)

@@ -183,15 +183,13 @@ def make_device(task: Task, said: str, limits: Limits, run: str = "") -> Device:
         HeronError: there is no such device, or it cannot measure the task.
         MissingError: this machine lacks instructions, or there is nothing to replay.
     """
-    from heron_asp.host import require_host
-    from heron_asp.measure.device import LocalDevice
+    from heron_asp.backends import backend_of
     from heron_asp.measure.replay import ReplayDevice
 
     replayed = replayed_run(said)
     if replayed is not None:
         return ReplayDevice.load(replayed / run)
-    require_host(task.target)
-    return LocalDevice(task, limits)
+    return backend_of(task.target).device(task, limits)
 
 
 def replayed_run(said: str) -> Path | None:
@@ -317,10 +315,13 @@ def _print(outcome: Outcome) -> None:
         share = f", {100 * best['share_of_peak']:.1f} % of the measured peak" if best["share_of_peak"] else ""
         sketch = outcome.task.space[best["sketch"]].sketch
         plain = "" if sketch.tensorized else " (not tensorized)"
-        console.print(f"best: {best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s{share}{plain}")
+        cycles = f"{best['cycles']:,} cycles = " if "cycles" in best else ""
+        console.print(f"best: {cycles}{best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s{share}{plain}")
         console.print(f"  {best['key']}")
         if best["ties"]:
             console.print(f"  {len(best['ties'])} other programs are within 1 %: a tie")
     if data["warning"]:
         console.print(f"note: {data['warning']}; no share of it is given")
+    if "cycles" in (best or {}):
+        console.print(f"measured: {data['measured']}")
     console.print(f"{data['wall_seconds']:.1f} s, recorded in {data['run']}")

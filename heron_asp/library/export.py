@@ -263,13 +263,14 @@ class _Library:
         (folder / file).write_text(_environment().get_template(template or f"{file}.j2").render(said))
 
     def _manifest(self) -> Manifest:
+        compiler = self.target.machine.compiler
         lacks = f"the machine that made the library lacks {', '.join(self.missing_flags)}"
         return Manifest(
             library=f"lib{self.name}.so",
             header=f"{self.name}.h",
             functions=tuple(" ".join(function.text.split()) for function in self._functions()),
             structs={one.struct: tuple(field.name for field in one.fields) for one in self._structs},
-            target={"name": self.target.name, "digest": self.target.digest, "mcpu": self.target.machine.compiler.mcpu},
+            target={"name": self.target.name, "digest": self.target.digest, "mcpu": compiler.mcpu if compiler else ""},
             cpu_flags=self.cpu_flags,
             made_with={
                 **{package: version(package) for package in ("heron-asp", "apache-tvm", "clingo")},

@@ -11,7 +11,6 @@ import random
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from itertools import product as combinations
 from typing import TypeAlias
 
@@ -27,7 +26,7 @@ from heron_asp.lint.finding import Code, Finding
 from heron_asp.operators import KINDS, OperatorKind, operator
 from heron_asp.resources import targets_folder
 from heron_asp.rulefile import DERIVATION, SPACE, Statement, atoms
-from heron_asp.target import Target, load_target, target_names
+from heron_asp.target import Family, Target, load_target, target_names
 from heron_asp.terms import Term, add_facts, fact
 
 EXTENTS = (48, 21, 1, 8192)  # fits an instruction, has to be padded, is less than an instruction takes, is large
@@ -203,13 +202,15 @@ def _targets(family: str) -> tuple[Target, ...]:
     return tuple(one for one in found if one.family == family)
 
 
-@cache
-def _blocks() -> tuple[BlockFacts, ...]:
+def _blocks(family: Family) -> tuple[BlockFacts, ...]:
+    usual = family.defaults
+    dtypes = (usual.dtype,) if usual.dtype else DTYPES
+    epilogues = ("", usual.epilogue, f"bias,{usual.epilogue}") if usual.epilogue else ("",)
     found = []
     for kind in KINDS.values():
-        for shape, dtype, layout in combinations(_shapes(kind), DTYPES, kind.layouts):
-            with suppress(HeronError):  # an operator may refuse a type, or tensors of that size
-                found.append(analyse(operator(kind.name, shape, dtype, layout)))
+        for shape, dtype, layout, epilogue in combinations(_shapes(kind), dtypes, kind.layouts, epilogues):
+            with suppress(HeronError):  # an operator may refuse a type, an epilogue, or tensors of that size
+                found.append(analyse(operator(kind.name, shape, dtype, layout, epilogue), family.merge_windows))
     return tuple(found)
 
 
@@ -229,6 +230,7 @@ def _shapes(kind: OperatorKind) -> Iterator[dict[str, int]]:
 def _cases(family: str) -> list[_Case]:
     """All cases of a family, in an order that soon shows most of what differs."""
     targets = _targets(family)
-    found = [_Case(block, target, threads) for block in _blocks() for target in targets for threads in THREADS]
+    blocks = _blocks(targets[0].shared) if targets else ()
+    found = [_Case(block, target, threads) for block in blocks for target in targets for threads in THREADS]
     random.Random(0).shuffle(found)  # noqa: S311
     return found

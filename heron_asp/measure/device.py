@@ -43,7 +43,7 @@ class Device(Protocol):
     def rest(self) -> None:
         """Nothing is measured for a while: gives memory and processes back."""
 
-    def measure(self, candidate: Candidate, best: float | None) -> Measurement:
+    def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """Builds, checks and times a candidate; `best` is the least time so far, in seconds."""
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[list[float]]:

@@ -22,7 +22,7 @@ def tvm_target(target: Target, threads: int) -> Any:
     """TVM's target; LLVM would take an unknown CPU for a generic one, so it is asked first.
 
     Raises:
-        HeronError: LLVM does not know the CPU.
+        HeronError: LLVM does not know the CPU, or none is named.
     """
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
@@ -31,6 +31,8 @@ def tvm_target(target: Target, threads: int) -> Any:
     from heron_asp.resources import suggestion
 
     compiler = target.machine.compiler
+    if compiler is None:
+        raise HeronError(f"{target.path}: key 'compiler' is missing", 'mcpu = "...": LLVM\'s name of the CPU')
     if not codegen.llvm_is_valid_cpu(compiler.mcpu, codegen.llvm_get_system_triple()):
         raise HeronError(
             f"{target.path}: compiler.mcpu = '{compiler.mcpu}': LLVM {codegen.llvm_version_major()} does not know it",

@@ -86,8 +86,8 @@ def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProg
         schedule.parallel(thread)
     schedule.decompose_reduction(block, steps)
     schedule.unroll(accumulators)
-    if intrinsic.call.ir is not None:
-        schedule.annotate(steps, "pragma_import_llvm", intrinsic.call.ir)
+    if intrinsic.reached.ir is not None:
+        schedule.annotate(steps, "pragma_import_llvm", intrinsic.reached.ir)
     schedule.tensorize(spatial[0], register(intrinsic, "straight"))
     storages = [DTYPES[operand.dtype].storage for operand in intrinsic.operands]
     operands = (*zip(storages, shapes, strict=True), (accumulator.storage, shape))

@@ -6,6 +6,8 @@ An epilogue is a chain of steps, written `bias,add,relu,clip=0:6,requantize=u8:p
     add            adds residual, of the result's shape and the accumulator's type
     relu           max(., 0)
     clip=LOW:HIGH  min(max(., LOW), HIGH)
+    shift=BITS     integers shifted right by 0 to 31 bits, rounded down
+    narrow=s8      to u8 or s8, the last step: saturated
     requantize=u8  from s32 to u8 or s8, the last step: round(. * scale) + zero_point, saturated; the product is in f32,
                    ties go to the even neighbour, as in ONNX's QLinearConv and QLinearMatMul. scale is x_scale * w_scale
                    / y_scale: one number, or one a channel (`requantize=u8:per-channel`); zero_point is of the result's
@@ -177,6 +179,82 @@ class Clip(Step):
 
 
 @dataclass(frozen=True)
+class Shift(Step):
+    """Divides integers by a power of two, rounded down.
+
+    Attributes:
+        bits: by how many bits they are shifted to the right.
+    """
+
+    bits: int
+
+    @property
+    def text(self) -> str:
+        """The step as it is written."""
+        return f"shift={self.bits}"
+
+    def check(self, accumulator: DType) -> None:
+        """The sums are integers."""
+        if not accumulator.is_integer:
+            raise HeronError(f"--epilogue {self.text}: shifts integers, not {accumulator.name}", "e.g. --dtype u8s8s32")
+
+    def express(self, value: Any, elements: Mapping[str, Any], accumulator: DType) -> Any:
+        """An arithmetic shift."""
+        from tvm import tirx
+
+        del elements
+        return value >> tirx.const(self.bits, accumulator.storage)
+
+    def apply(self, values: Array, tensors: Mapping[str, Array]) -> Array:
+        """The same in numpy."""
+        del tensors
+        shifted: Array = values >> self.bits
+        return shifted
+
+
+@dataclass(frozen=True)
+class Narrow(Step):
+    """From integers to u8 or s8: what is beyond its bounds becomes the nearest of them.
+
+    Attributes:
+        to: the type of the result.
+    """
+
+    to: DType
+
+    @property
+    def text(self) -> str:
+        """The step as it is written."""
+        return f"narrow={self.to.name}"
+
+    def result(self, before: DType) -> DType:
+        """What is narrowed to."""
+        del before
+        return self.to
+
+    def check(self, accumulator: DType) -> None:
+        """The sums are integers."""
+        if not accumulator.is_integer:
+            raise HeronError(
+                f"--epilogue {self.text}: narrows integers, not {accumulator.name}", "e.g. --dtype u8s8s32"
+            )
+
+    def express(self, value: Any, elements: Mapping[str, Any], accumulator: DType) -> Any:
+        """Saturated, then cut off."""
+        from tvm import tirx
+
+        del elements
+        low, high = (tirx.const(bound, accumulator.storage) for bound in _bounds(self.to))
+        return tirx.min(tirx.max(value, low), high).astype(self.to.storage)
+
+    def apply(self, values: Array, tensors: Mapping[str, Array]) -> Array:
+        """The same in numpy."""
+        del tensors
+        narrowed: Array = np.clip(values, *_bounds(self.to))
+        return narrowed
+
+
+@dataclass(frozen=True)
 class Requantize(Step):
     """From sums of s32 to u8 or s8 with a scale and a zero point.
 
@@ -216,7 +294,7 @@ class Requantize(Step):
         from tvm import tirx
 
         del accumulator
-        low, high = self._bounds
+        low, high = _bounds(self.to)
         zero = elements["zero_point"].astype("int32")
         rounded = tirx.nearbyint(value.astype("float32") * elements["scale"])
         least, most = ((tirx.const(bound, "int32") - zero).astype("float32") for bound in (low, high))
@@ -224,17 +302,17 @@ class Requantize(Step):
 
     def apply(self, values: Array, tensors: Mapping[str, Array]) -> Array:
         """The same in numpy, whose rint takes ties to the even neighbour too."""
-        low, high = self._bounds
+        low, high = _bounds(self.to)
         zero = tensors["zero_point"].astype(np.int64)
         with np.errstate(over="ignore"):  # what is infinite saturates
             rounded = np.rint(values.astype(np.float32) * tensors["scale"].astype(np.float32))
         saturated: Array = np.clip(rounded, low - zero, high - zero).astype(np.int64) + zero
         return saturated
 
-    @property
-    def _bounds(self) -> tuple[int, int]:
-        assert self.to.bounds is not None
-        return self.to.bounds
+
+def _bounds(integer: DType) -> tuple[int, int]:
+    assert integer.bounds is not None
+    return integer.bounds
 
 
 def _number(bound: float) -> str:
@@ -246,19 +324,19 @@ _SIMPLE: Mapping[str, Step] = {
     "add": Plus("add", "residual", Extent.RESULT),
     "relu": Relu(),
 }
-_NAMES = (*_SIMPLE, "clip", "requantize")
+_MOST_SHIFT = 31
 
 
 def parse_epilogue(text: str) -> tuple[Step, ...]:
     """Parses `bias,relu,requantize=u8`; an empty text is no step.
 
     Raises:
-        HeronError: an unknown step, a wrong parameter, a step that takes tensors twice, or one after `requantize`.
+        HeronError: an unknown step, a wrong parameter, a step that takes tensors twice, or one after the last.
     """
     steps = tuple(_step(text, part.strip()) for part in text.split(",")) if text.strip() else ()
     names = [step.text for step in steps if step.tensors(DTYPES["s32"])]
     for step in steps[:-1]:
-        if isinstance(step, Requantize):
+        if isinstance(step, Requantize | Narrow):
             raise HeronError(f"--epilogue {text}: '{step.text}' must be the last step")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -274,7 +352,7 @@ def _step(text: str, part: str) -> Step:
         if separator:
             raise HeronError(f"--epilogue {text}: '{name}' takes no '={said}'")
         return _SIMPLE[name]
-    return _clip(text, part, said) if name == "clip" else _requantize(text, part, said)
+    return _WITH_NUMBERS[name](text, part, said)
 
 
 def _clip(text: str, part: str, said: str) -> Clip:
@@ -295,3 +373,24 @@ def _requantize(text: str, part: str, said: str) -> Requantize:
             f"TYPE is {' or '.join(_QUANTIZED)}",
         )
     return Requantize(DTYPES[to], scales == _PER_CHANNEL)
+
+
+def _shift(text: str, part: str, said: str) -> Shift:
+    if not said.isdecimal() or not said.isascii() or int(said) > _MOST_SHIFT:
+        raise HeronError(f"--epilogue {text}: '{part}' is not shift=BITS, 0 to {_MOST_SHIFT}", "e.g. shift=8")
+    return Shift(int(said))
+
+
+def _narrow(text: str, part: str, said: str) -> Narrow:
+    if said not in _QUANTIZED:
+        raise HeronError(f"--epilogue {text}: '{part}' is not narrow=TYPE", f"TYPE is {' or '.join(_QUANTIZED)}")
+    return Narrow(DTYPES[said])
+
+
+_WITH_NUMBERS: Mapping[str, Callable[[str, str, str], Step]] = {
+    "clip": _clip,
+    "shift": _shift,
+    "narrow": _narrow,
+    "requantize": _requantize,
+}
+_NAMES = (*_SIMPLE, *_WITH_NUMBERS)

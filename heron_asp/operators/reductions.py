@@ -124,6 +124,7 @@ KINDS = {
             keys=("m", "n", "k"),
             layouts={"row-major": Layout({"x": ("m", "k"), "l": ("n", "k"), "y": ("m", "n")})},
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
+            channel=("n",),
             constant=frozenset({"l"}),
             contents=_triangle,
             build=product,

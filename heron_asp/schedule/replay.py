@@ -106,7 +106,7 @@ def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str,
     if isinstance(argument, IndexMap):
         return _index_function(argument)
     if isinstance(argument, Source):
-        return intrinsics[argument.intrinsic].call.ir
+        return intrinsics[argument.intrinsic].reached.ir
     if isinstance(argument, IntrinsicName):
         return register(intrinsics[argument.intrinsic], argument.seating)
     return argument

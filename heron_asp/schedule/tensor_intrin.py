@@ -90,13 +90,13 @@ def _widened(element: str, dtype: str, accumulator: str) -> str:
 def _implementation(intrinsic: Intrinsic) -> str:
     """The call. One expression: a local variable would become a buffer that is hoisted to a workspace call."""
     lines = _signature(intrinsic, "implementation")
-    arguments = ", ".join(_argument(intrinsic, argument) for argument in intrinsic.call.arguments)
-    returns = tvm_vector(intrinsic.call.returns)
-    if intrinsic.call.llvm is not None:
-        llvm = f'T.llvm_lookup_intrinsic_id("{intrinsic.call.llvm}")'
+    arguments = ", ".join(_argument(intrinsic, argument) for argument in intrinsic.reached.arguments)
+    returns = tvm_vector(intrinsic.reached.returns)
+    if intrinsic.reached.llvm is not None:
+        llvm = f'T.llvm_lookup_intrinsic_id("{intrinsic.reached.llvm}")'
         call = f'T.call_llvm_pure_intrin({llvm}, {arguments}, dtype="{returns}")'
     else:
-        call = f'T.call_pure_extern("{returns}", "{intrinsic.call.function}", {arguments})'
+        call = f'T.call_pure_extern("{returns}", "{intrinsic.reached.function}", {arguments})'
     zeros = ", ".join("0" for _ in intrinsic.result.index[:-1])
     lanes = intrinsic.elements(intrinsic.result)
     index = f"{zeros}, T.ramp(T.int32(0), 1, {lanes})" if zeros else f"T.ramp(T.int32(0), 1, {lanes})"

@@ -16,7 +16,7 @@ def test_gemm_facts_come_from_the_tir() -> None:
     facts = set(map(text, analyse(operator("gemm", {"m": 8, "n": 9, "k": 7})).facts()))
     assert facts == {
         "block(c)", "axis(c, m, spatial, 8)", "axis(c, n, spatial, 9)", "axis(c, k, reduce, 7)",
-        "operand(c, 0, a)", "operand(c, 1, b)", "result(c, c)",
+        "operand(c, 0, a)", "operand(c, 1, b)", "result(c, c)", "stored(c, s32)",
         "tensor(a, u8)", "tensor(b, s8)", "tensor(c, s32)", "constant(b)",
         "pitch(a, 0, 7)", "pitch(a, 1, 1)", "pitch(b, 0, 9)", "pitch(b, 1, 1)", "pitch(c, 0, 9)", "pitch(c, 1, 1)",
         "access(c, a, 0, m, 1)", "access(c, a, 1, k, 1)", "access(c, b, 0, k, 1)", "access(c, b, 1, n, 1)",

@@ -14,6 +14,7 @@
 The words, limits and costs are those of apache/tvm-vta (hw_spec.h, the functional simulator and the Chisel RTL).
 """
 
+from heron_asp.backends.vta.backend import BACKEND
 from heron_asp.backends.vta.checker import check, require_valid
 from heron_asp.backends.vta.config import Configuration
 from heron_asp.backends.vta.cycles import count_cycles
@@ -21,6 +22,7 @@ from heron_asp.backends.vta.encode import decode_instruction, encode_instruction
 from heron_asp.backends.vta.functional import Counters, simulate
 
 __all__ = [
+    "BACKEND",
     "Configuration",
     "Counters",
     "check",

@@ -36,7 +36,9 @@ _PHYSICAL = 1 << 32
 Reason = tuple[Rule, str, str]  # rule, field, sentence
 
 
-def check(instructions: Sequence[Instruction], config: Configuration, memory: Bytes) -> list[Violation]:
+def check(
+    instructions: Sequence[Instruction], config: Configuration, memory: Bytes, waits: Waits | None = None
+) -> list[Violation]:
     """What is wrong with a program, most basic first; empty if it may run.
 
     Data are followed only if all instructions are right one by one and the tokens lead to the end.
@@ -45,13 +47,14 @@ def check(instructions: Sequence[Instruction], config: Configuration, memory: By
         instructions: the program.
         config: the device.
         memory: the DRAM image before the run: its size bounds addresses, its micro-ops are read. Not changed.
+        waits: what `tokens.follow` says of it, if that is known.
     """
     found = [
         violation(rule, instructions, number, field, reason)
         for number, instruction in enumerate(instructions)
         for rule, field, reason in _alone(instruction, config, len(memory))
     ]
-    waits = follow(instructions)
+    waits = waits or follow(instructions)
     found += _ending(instructions)
     found += _tokens(instructions, waits)
     if not found:

@@ -282,19 +282,22 @@ def _apply(operation: AluOp, first: NDArray[np.int64], second: NDArray[np.int64]
             return np.where(np.asarray(second) >= 0, first >> right, first << left)
 
 
-def simulate(instructions: Sequence[Instruction], memory: Bytes, config: Configuration) -> Counters:
+def simulate(
+    instructions: Sequence[Instruction], memory: Bytes, config: Configuration, order: Sequence[int] | None = None
+) -> Counters:
     """Runs a program on a DRAM image.
 
     Args:
         instructions: the program.
         memory: the DRAM image, changed in place; byte i has physical address i.
         config: the device. Scratchpads start as zeros; no program should read what it did not write.
+        order: in which they run, if that is known: `Waits.order`.
 
     Raises:
         HeronError: if a stage waits for ever, or an instruction reaches beyond a scratchpad or the image.
     """
     device = Device(config, memory)
-    for number in order_of(instructions):
+    for number in order if order is not None else order_of(instructions):
         try:
             device.execute(instructions[number])
         except HeronError as error:

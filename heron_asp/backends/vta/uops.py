@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,19 +38,23 @@ def steps_of(instruction: Compute, uops: Uops, config: Configuration) -> Steps:
         uops: the words of its micro-ops, from `uop_bgn` up to `uop_end`.
         config: the device.
     """
-    outer = np.arange(instruction.iter_out, dtype=np.int64)[:, None, None]
-    inner = np.arange(instruction.iter_in, dtype=np.int64)[None, :, None]
     dst, src, wgt = decode_uops(uops, config)
-
-    def loops(base: Indices, factor_out: int, factor_in: int) -> Indices:
-        return base + outer * factor_out + inner * factor_in
-
+    extents = (instruction.iter_out, instruction.iter_in)
     wgt_factors = (instruction.wgt_factor_out, instruction.wgt_factor_in) if isinstance(instruction, Gemm) else (0, 0)
     return Steps(
-        loops(dst, instruction.dst_factor_out, instruction.dst_factor_in),
-        loops(src, instruction.src_factor_out, instruction.src_factor_in),
-        loops(wgt, *wgt_factors),
+        dst + _grid(*extents, instruction.dst_factor_out, instruction.dst_factor_in),
+        src + _grid(*extents, instruction.src_factor_out, instruction.src_factor_in),
+        wgt + _grid(*extents, *wgt_factors),
     )
+
+
+@lru_cache(maxsize=512)
+def _grid(outer: int, inner: int, factor_out: int, factor_in: int) -> Indices:
+    """What the loops add to an index; the tiles of a program share it."""
+    steps = np.arange(outer, dtype=np.int64)[:, None, None], np.arange(inner, dtype=np.int64)[None, :, None]
+    grid: Indices = steps[0] * factor_out + steps[1] * factor_in
+    grid.flags.writeable = False
+    return grid
 
 
 def least_distance(written: Indices, used: Indices, most: int) -> int:

@@ -13,6 +13,7 @@ from itertools import permutations, product
 from math import prod
 
 from heron_asp.backends.vta.isa import MicroOp
+from heron_asp.errors import InternalError
 
 _DISTANCE = 3
 
@@ -43,6 +44,11 @@ class Nest:
     outer: Loop = UNIT
     inner: Loop = UNIT
     uops: tuple[Loop, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of micro-ops."""
+        return prod(loop.extent for loop in self.uops)
 
     def micro_ops(self, dst: int, src: int, wgt: int) -> tuple[MicroOp, ...]:
         """The micro-ops, starting from the given entries."""
@@ -85,20 +91,38 @@ def nest_of(loops: tuple[Loop, ...]) -> Nest | None:
 Offsets = tuple[int, int, int]
 
 
-def nests_of(loops: Sequence[Loop]) -> Iterator[tuple[Nest, Offsets]]:
-    """Instructions for a tile: one, or, where too few accumulators are written, one for each step of its reductions.
+def nests_of(loops: Sequence[Loop], room: int) -> Iterator[tuple[Nest, Offsets]]:
+    """Instructions for a tile: one, or one for each step of a reduction where micro-ops are too many or sums too few.
+
+    Args:
+        loops: of the tile, those of the sum first.
+        room: micro-ops that one instruction may have.
 
     Yields:
         the loops of an instruction, and what is added to destination, source and weight.
     """
     whole = nest_of(tuple(loops))
-    if whole is not None:
+    if whole is not None and whole.count <= room:
         yield whole, (0, 0, 0)
         return
-    spatial = tuple(loop for loop in loops if loop.dst)
-    reductions = [loop for loop in loops if not loop.dst]
-    nest = nest_of(spatial)
-    assert nest is not None, "without reductions no destination comes back"
-    for index in product(*(range(loop.extent) for loop in reductions)):
-        pairs = list(zip(index, reductions, strict=True))
-        yield nest, (0, sum(i * loop.src for i, loop in pairs), sum(i * loop.wgt for i, loop in pairs))
+    outermost = next((loop for loop in loops if not loop.dst and loop.extent > 1), None)
+    if outermost is None:
+        raise InternalError(f"a tile writes sums by more than {room} micro-ops")
+    rest = tuple(loop for loop in loops if loop is not outermost)
+    for step in range(outermost.extent):
+        for nest, (dst, src, wgt) in nests_of(rest, room):
+            yield nest, (dst, src + step * outermost.src, wgt + step * outermost.wgt)
+
+
+def sweep_of(loops: Sequence[Loop]) -> Nest:
+    """The nest with the fewest micro-ops for loops that never come back to a destination, outermost first."""
+    joined: list[Loop] = []
+    for loop in (one for one in loops if one.extent > 1):
+        last = joined[-1] if joined else None
+        if last and (last.dst, last.src) == (loop.dst * loop.extent, loop.src * loop.extent):
+            joined[-1] = Loop(last.extent * loop.extent, loop.dst, loop.src)
+        else:
+            joined.append(loop)
+    hardware = sorted(joined, key=lambda loop: loop.extent)[-2:]
+    outer, inner = ([UNIT, UNIT] + [loop for loop in joined if loop in hardware])[-2:]
+    return Nest(outer, inner, tuple(loop for loop in joined if loop not in hardware))

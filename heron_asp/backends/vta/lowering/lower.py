@@ -1,27 +1,56 @@
-"""The loop nest of a schedule, walked tile by tile: loads where a block is missing, products, requantising, stores."""
+"""From a loop nest to a program: loads where a block is missing, products, the operations after the sum, stores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
+from math import prod
 
 import numpy as np
 
-from heron_asp.backends.vta.config import UOP_BYTES
+from heron_asp.backends.vta.config import INSTRUCTION_BYTES, UOP_BYTES
 from heron_asp.backends.vta.encode import Uops
 from heron_asp.backends.vta.functional import Bytes
 from heron_asp.backends.vta.isa import Alu, AluOp, Gemm, Instruction, Load, Memory, MicroOp, Store
 from heron_asp.backends.vta.lowering.builder import Access, Builder
-from heron_asp.backends.vta.lowering.kernels import Loop, nests_of
-from heron_asp.backends.vta.lowering.problem import Array, Problem
-from heron_asp.backends.vta.lowering.schedule import Schedule
-from heron_asp.errors import HeronError
+from heron_asp.backends.vta.lowering.entries import Array, Entries, Span
+from heron_asp.backends.vta.lowering.kernels import Loop, nests_of, sweep_of
+from heron_asp.backends.vta.lowering.nest import Nest, Place
+from heron_asp.backends.vta.lowering.problem import Problem
+from heron_asp.backends.vta.lowering.transfers import can_pad, transfers
+from heron_asp.errors import InternalError
 
 _PAGE = 4096
-_MOST = 65535  # of a 16-bit field
-_MOST_SHIFT = 15
+_MOST_SHIFT = 15  # of an instruction: the HLS model keeps five bits of it
+_PADDED_DIMS = 2  # innermost, which a transfer can pad
+_OPERATIONS = {"plus": AluOp.ADD, "max": AluOp.MAX, "min": AluOp.MIN}
 
-Span = tuple[int, int]  # from, up to
+
+@dataclass(frozen=True)
+class Region:
+    """A tensor in DRAM.
+
+    Attributes:
+        entries: the tensor.
+        address: its first byte.
+        held: the indices that DRAM holds along each dimension.
+    """
+
+    entries: Entries
+    address: int
+    held: tuple[Span, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents in DRAM, the elements of an entry last."""
+        return (*(high - low for low, high in self.held), *(extent for _, extent in self.entries.inside))
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return prod(self.shape) * self.entries.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -32,40 +61,42 @@ class Lowered:
         problem: the operator.
         instructions: the program.
         uops: words of its micro-ops.
-        addresses: first bytes of input, weights, bias, uops, output and instructions in the DRAM image.
-        size: bytes of the image.
+        regions: tensors in DRAM, by copy.
+        uop_address: first byte of the micro-ops.
+        stream_address: first byte of the instructions, behind all data.
+        size: bytes of the DRAM image.
     """
 
     problem: Problem
     instructions: list[Instruction]
     uops: Uops
-    addresses: dict[str, int]
+    regions: Mapping[str, Region]
+    uop_address: int
+    stream_address: int
     size: int
 
-    def image(self, data: Array, weights: Array, bias: Array | None = None) -> Bytes:
-        """The DRAM image before the run; arrays as the problem's pack functions take them."""
+    def image(self, inputs: Mapping[str, Array]) -> Bytes:
+        """The DRAM image before the run, from the operator's inputs."""
         memory = np.zeros(self.size, np.uint8)
-        parts = {
-            "input": self.problem.pack_input(data),
-            "weights": self.problem.pack_weights(weights),
-            "uops": self.uops,
-        }
-        if bias is not None:
-            parts["bias"] = self.problem.pack_bias(bias)
-        for name, part in parts.items():
+        parts = [(self.uop_address, np.asarray(self.uops))]
+        for name, data in self.problem.operands(inputs).items():
+            region = self.regions[name]
+            parts.append((region.address, region.entries.pack(data, region.held)))
+        for address, part in parts:
             raw = np.frombuffer(part.tobytes(), np.uint8)
-            memory[self.addresses[name] : self.addresses[name] + len(raw)] = raw
+            memory[address : address + len(raw)] = raw
         return memory
 
-    def output(self, memory: Bytes) -> Array:
-        """The result out of the DRAM image after the run."""
-        begin = self.addresses["output"]
-        kind = np.dtype(f"<i{self.problem.config.out_bits // 8}")
-        return self.problem.unpack_output(memory[begin : begin + self.problem.output_bytes].view(kind))
+    def result(self, memory: Bytes) -> Array:
+        """The operator's result out of the DRAM image after the run."""
+        name, entries = self.problem.copy("acc")
+        region = self.regions[name]
+        stored = memory[region.address : region.address + region.bytes].view(entries.dtype).reshape(region.shape)
+        return self.problem.result(entries.unpack(stored, self.problem.block.result.shape))
 
 
 class _Ring:
-    """Blocks of a memory that are held at once; the one loaded first makes room."""
+    """Blocks of a copy that are held at once; the one that was filled first makes room."""
 
     def __init__(self, base: int, size: int, slots: int) -> None:
         self.bases = [base + slot * size for slot in range(slots)]
@@ -81,301 +112,242 @@ class _Ring:
         return self.bases[slot], True
 
 
-class _Lowering:
-    def __init__(self, problem: Problem, schedule: Schedule) -> None:
-        self.problem, self.schedule, self.config = problem, schedule, problem.config
-        self.counts = {a: -(-problem.extents[a] // schedule.tile(a, problem)) for a in schedule.order}
-        self.addresses, self.size = self._lay_out()
-        self.builder = Builder(self.config, self.addresses["uops"])
-        bias = problem.extents["o"] if problem.requantise.bias else 0
-        self.rings = {
-            memory: self._ring(memory, bias if memory is Memory.ACC else 0)
-            for memory in (Memory.INP, Memory.WGT, Memory.ACC)
-        }
+@dataclass
+class _Copy:
+    """A copy while a program is made.
 
-    def _lay_out(self) -> tuple[dict[str, int], int]:
-        extents, config = self.problem.extents, self.config
-        pixels = self.problem.in_height * self.problem.in_width
-        sizes = {
-            "input": extents["i"] * pixels * config.element_bytes(Memory.INP),
-            "weights": extents["o"] * extents["i"] * self.problem.taps * config.element_bytes(Memory.WGT),
-            "bias": extents["o"] * config.element_bytes(Memory.ACC),
-            "output": self.problem.output_bytes,
-            "uops": 0,  # last, since their number is not known yet
-        }
-        addresses, position = {}, _PAGE
-        for name, size in sizes.items():
-            addresses[name] = position
-            position += -(-size // _PAGE) * _PAGE
-        return addresses, position
+    Attributes:
+        entries: the tensor.
+        place: where its blocks are made.
+        region: where it lies in DRAM.
+        sizes: of a block along each dimension.
+        ring: its blocks in the scratchpad.
+    """
 
-    # --- blocks ---
+    entries: Entries
+    place: Place
+    region: Region
+    sizes: tuple[int, ...]
+    ring: _Ring
 
-    def span(self, axis: str, index: int) -> Span:
-        tile = self.schedule.tile(axis, self.problem)
-        return index * tile, min((index + 1) * tile, self.problem.extents[axis])
-
-    def block(self, memory: Memory, axis: str, at: dict[str, int]) -> Span:
-        """What a block covers of an axis: a tile, or all of it if the axis's loop stands inside."""
-        if axis in self.schedule.fixed(memory):
-            return self.span(axis, at[axis])
-        return 0, self.problem.extents[axis]
-
-    def _ring(self, memory: Memory, base: int) -> _Ring:
-        first = dict.fromkeys(self.schedule.order, 0)  # no other block is larger
-        size, slots = self._block_size(memory, first), self.schedule.slots(memory)
-        slots = min(slots, int(np.prod([self.counts[axis] for axis in self.schedule.fixed(memory)])))
-        if base + size * slots > self.config.depth(memory):
-            kept = f" beside {base} for the bias" if base else ""
-            raise HeronError(
-                f"the schedule holds {slots} blocks of {size} entries in {memory.name}{kept}; "
-                f"it has {self.config.depth(memory)}",
-                "Make tiles smaller, load further inside, or hold fewer blocks.",
-            )
-        return _Ring(base, size, slots)
-
-    def _block_size(self, memory: Memory, at: dict[str, int]) -> int:
+    @property
+    def size(self) -> int:
         """Entries of a block."""
-        if memory is Memory.ACC:
-            tile = [self.schedule.tile(axis, self.problem) for axis in ("o", "h", "w")]
-            inside = [self.counts[axis] for axis in ("o", "h", "w") if axis not in self.schedule.fixed(memory)]
-            return int(np.prod(tile + inside))
-        channels = self.block(memory, "i", at)
-        if memory is Memory.WGT:
-            outputs = self.block(memory, "o", at)
-            return (outputs[1] - outputs[0]) * (channels[1] - channels[0]) * self.problem.taps
-        rows, columns = self.inputs("h", at), self.inputs("w", at)
-        return (channels[1] - channels[0]) * (rows[1] - rows[0]) * (columns[1] - columns[0])
+        return prod(self.sizes)
 
-    def inputs(self, axis: str, at: dict[str, int]) -> Span:
-        """Rows (h) or columns (w) of the input that a block needs, counted from the first one that is not padding."""
-        begin, end = self.block(Memory.INP, axis, at)
-        problem = self.problem
-        taps = problem.kernel[0 if axis == "h" else 1]
-        return begin * problem.stride - problem.pad, (end - 1) * problem.stride - problem.pad + taps
+    @cached_property
+    def moves(self) -> dict[str, int]:
+        """Entries by which a step of each axis moves within a block."""
+        found: dict[str, int] = {}
+        for at, dim in enumerate(self.entries.dims):
+            for axis, stride in dim.terms:
+                found[axis] = found.get(axis, 0) + stride * prod(self.sizes[at + 1 :])
+        return found
 
-    # --- instructions ---
+    def access(self, base: int, writes: bool) -> Access:
+        """All of a block."""
+        memory = Memory.ACC if self.entries.memory is Memory.OUT else self.entries.memory
+        return Access(memory, base, base + self.size, writes)
+
+
+class _Lowering:
+    def __init__(self, problem: Problem, nest: Nest) -> None:
+        self.problem, self.nest, self.config = problem, nest, problem.config
+        self.regions, end = self._lay_out()
+        self.uop_address = end
+        self.builder = Builder(self.config, self.uop_address)
+        self.copies = self._place()
+        self.acc = next(copy for copy in self.copies.values() if copy.entries.memory is Memory.OUT)
+        self.sums = self.acc.place.depth  # loops around a block of sums
+
+    # -- where things lie ------------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> tuple[dict[str, Region], int]:
+        regions, position = {}, _PAGE
+        for name, entries in self.problem.copies.items():
+            region = Region(entries, position, self._held(name, entries))
+            regions[name] = region
+            position += -(-region.bytes // _PAGE) * _PAGE
+        return regions, position
+
+    def _held(self, name: str, entries: Entries) -> tuple[Span, ...]:
+        """What DRAM holds of each dimension: no padding where transfers can make that, else all that is read."""
+        held = []
+        for at, dim in enumerate(entries.dims):
+            wanted = self._wanted(name, entries, at)
+            if entries.memory is Memory.INP and at >= len(entries.dims) - _PADDED_DIMS and can_pad(wanted, dim.data):
+                held.append(dim.data)
+            else:
+                held.append((min(low for low, _ in wanted), max(high for _, high in wanted)))
+        return tuple(held)
+
+    def _wanted(self, name: str, entries: Entries, at: int) -> list[Span]:
+        """The indices of a dimension that each block has."""
+        dim, depth = entries.dims[at], self.nest.places[name].depth
+        axes = [axis for axis, _ in dim.terms]
+        loops = self.nest.loops[:depth]
+        ranges = [range(loop.extent) if loop.axis in axes else range(1) for loop in loops]
+        steps = self.nest.steps(depth)
+        return [dim.span(self.nest.first(index), steps) for index in product(*ranges)]
+
+    def _place(self) -> dict[str, _Copy]:
+        used = dict.fromkeys(Memory, 0)
+        copies = {}
+        for name, entries in self.problem.copies.items():
+            place = self.nest.places[name]
+            steps = self.nest.steps(place.depth)
+            first = self.nest.first(())
+            sizes = tuple(high - low for low, high in (dim.span(first, steps) for dim in entries.dims))
+            blocks = prod(loop.extent for loop in self.nest.loops[: place.depth] if loop.axis in entries.axes)
+            slots = min(place.slots, blocks)
+            memory = Memory.ACC if entries.memory is Memory.OUT else entries.memory
+            copies[name] = _Copy(entries, place, self.regions[name], sizes, _Ring(used[memory], prod(sizes), slots))
+            used[memory] += prod(sizes) * slots
+            if used[memory] > self.config.depth(memory):
+                raise InternalError(f"{used[memory]} entries in {memory.name}, which has {self.config.depth(memory)}")
+        return copies
+
+    # -- the nest --------------------------------------------------------------------------------------------------
 
     def run(self) -> tuple[list[Instruction], Uops]:
-        if self.problem.requantise.bias:
-            count = self.problem.extents["o"]
-            dram = self.addresses["bias"] // self.config.element_bytes(Memory.ACC)
-            load = Load(memory_type=Memory.ACC, dram_base=dram, y_size=1, x_size=count, x_stride=count)
-            self.builder.add(load, Access(Memory.ACC, 0, count, True))
-        for index in product(*(range(self.counts[axis]) for axis in self.schedule.order)):
-            self._tile(dict(zip(self.schedule.order, index, strict=True)))
+        for index in product(*(range(loop.extent) for loop in self.nest.loops)):
+            bases = {}
+            inner = index[self.sums :]
+            for name, copy in self.copies.items():
+                bases[name] = self._base(copy, index)
+            acc = bases[self.problem.copy("acc")[0]]
+            if not any(inner):
+                self._clear(acc)
+            self._multiply(bases, index)
+            if all(at == loop.extent - 1 for at, loop in zip(inner, self.nest.loops[self.sums :], strict=True)):
+                self._finish(acc, bases, index[: self.sums])
+                self._store(acc, index[: self.sums])
         return self.builder.finish()
 
-    def _tile(self, at: dict[str, int]) -> None:
-        bases = {}
-        for memory, fill in ((Memory.INP, self._load_inputs), (Memory.WGT, self._load_weights)):
-            bases[memory], missing = self.rings[memory].find(tuple(at[axis] for axis in self.schedule.fixed(memory)))
-            if missing:
-                fill(bases[memory], at)
-        acc, size = self._accumulators(at)
-        if at["i"] == 0:
-            self._reset(acc, size, at)
-        self._multiply(acc, bases[Memory.INP], bases[Memory.WGT], at)
-        if at["i"] == self.counts["i"] - 1:
-            self._requantise(acc, size)
-            self._store(acc, at)
+    def _base(self, copy: _Copy, index: tuple[int, ...]) -> int:
+        """The first entry of the block that is needed; it is loaded if it is not there."""
+        outside = self.nest.loops[: copy.place.depth]
+        key = tuple(at for at, loop in zip(index, outside, strict=False) if loop.axis in copy.entries.axes)
+        base, missing = copy.ring.find(key)
+        if missing and copy is not self.acc:
+            first, steps = self.nest.first(index[: copy.place.depth]), self.nest.steps(copy.place.depth)
+            memory = copy.entries.memory
+            dram = copy.region.address // self.config.element_bytes(memory)
+            for rows in transfers([dim.span(first, steps) for dim in copy.entries.dims], copy.region.held):
+                load = Load(
+                    memory_type=memory, sram_base=base + rows.sram, dram_base=dram + rows.dram, y_size=rows.rows,
+                    x_size=rows.row, x_stride=rows.stride, y_pad_0=rows.pads[0], y_pad_1=rows.pads[1],
+                    x_pad_0=rows.pads[2], x_pad_1=rows.pads[3],
+                )  # fmt: skip
+                end = load.sram_base + load.rows * load.row
+                self.builder.add(load, Access(memory, load.sram_base, end, True))
+        return base
 
-    def _accumulators(self, at: dict[str, int]) -> tuple[int, int]:
-        """First entry and number of entries of a tile's accumulators."""
-        fixed = self.schedule.fixed(Memory.ACC)
-        base, _ = self.rings[Memory.ACC].find(tuple(at[axis] for axis in fixed))
-        number = 0
-        for axis in ("o", "h", "w"):
-            if axis not in fixed:
-                number = number * self.counts[axis] + at[axis]
-        tile = int(np.prod([self.schedule.tile(axis, self.problem) for axis in ("o", "h", "w")]))
-        spans = [self.span(axis, at[axis]) for axis in ("o", "h", "w")]
-        return base + number * tile, int(np.prod([end - begin for begin, end in spans]))
+    def _clear(self, acc: int) -> None:
+        gemm = Gemm(reset=1, iter_out=1, iter_in=self.acc.size, dst_factor_in=1)
+        self.builder.add(gemm, self.acc.access(acc, True), kernel=(MicroOp(acc, acc),))
 
-    def _load_inputs(self, base: int, at: dict[str, int]) -> None:
-        problem = self.problem
-        first, end = self.block(Memory.INP, "i", at)
-        dram = self.addresses["input"] // self.config.element_bytes(Memory.INP)
-        if problem.channels_last:
-            rows = self.block(Memory.INP, "h", at)
-            row = problem.extents["i"]
-            self._load(Memory.INP, base, dram + rows[0] * row + first, rows[1] - rows[0], end - first, row)
-            return
-        rows, columns = self.inputs("h", at), self.inputs("w", at)
-        top, bottom = max(0, -rows[0]), max(0, rows[1] - problem.in_height)
-        left, right = max(0, -columns[0]), max(0, columns[1] - problem.in_width)
-        height, width = rows[1] - rows[0], columns[1] - columns[0]
-        area = problem.in_height * problem.in_width
-        start = dram + first * area + (rows[0] + top) * problem.in_width + columns[0] + left
-        whole = not (top or bottom or left or right) and width == problem.in_width
-        if whole and max(area, height * width) <= _MOST:
-            self._load(Memory.INP, base, start, end - first, height * width, area)
-            return
-        for block in range(end - first):
-            self._load(
-                Memory.INP, base + block * height * width, start + block * area,
-                height - top - bottom, width - left - right, problem.in_width, (top, bottom, left, right),
-            )  # fmt: skip
-
-    def _load_weights(self, base: int, at: dict[str, int]) -> None:
-        taps = self.problem.taps
-        outputs, inputs = self.block(Memory.WGT, "o", at), self.block(Memory.WGT, "i", at)
-        stride = self.problem.extents["i"] * taps
-        dram = self.addresses["weights"] // self.config.element_bytes(Memory.WGT)
-        start = dram + outputs[0] * stride + inputs[0] * taps
-        self._load(Memory.WGT, base, start, outputs[1] - outputs[0], (inputs[1] - inputs[0]) * taps, stride)
-
-    def _load(
-        self,
-        memory: Memory,
-        sram: int,
-        dram: int,
-        rows: int,
-        row: int,
-        stride: int,
-        pads: tuple[int, int, int, int] = (0, 0, 0, 0),
-    ) -> None:
-        """One load, or one a row where the stride has no place in its field."""
-        if rows > 1 and stride > _MOST:
-            for number in range(rows):
-                self._load(memory, sram + number * row, dram + number * stride, 1, row, row)
-            return
-        load = Load(
-            memory_type=memory, sram_base=sram, dram_base=dram, y_size=rows, x_size=row,
-            x_stride=stride if rows > 1 else row, y_pad_0=pads[0], y_pad_1=pads[1], x_pad_0=pads[2], x_pad_1=pads[3],
-        )  # fmt: skip
-        self.builder.add(load, Access(memory, sram, sram + load.rows * load.row, True))
-
-    def _reset(self, acc: int, size: int, at: dict[str, int]) -> None:
-        """Zero, plus the bias."""
-        whole = Access(Memory.ACC, acc, acc + size, True)
-        kernel = (MicroOp(acc, acc),)
-        self.builder.add(Gemm(reset=1, iter_out=1, iter_in=size, dst_factor_in=1), whole, kernel=kernel)
-        if not self.problem.requantise.bias:
-            return
-        begin, end = self.span("o", at["o"])
-        blocks, pixels = end - begin, size // (end - begin)
-        block, pixel = (1, blocks) if self.problem.channels_last else (pixels, 1)
-        add = Alu(
-            alu_opcode=AluOp.ADD,
-            iter_out=blocks,
-            iter_in=pixels,
-            dst_factor_out=block,
-            dst_factor_in=pixel,
-            src_factor_out=1,
-        )
-        self.builder.add(add, whole, kernel=(MicroOp(acc, begin),))
-
-    def _multiply(self, acc: int, inp: int, wgt: int, at: dict[str, int]) -> None:
-        loops, (src, weight) = self._loops(at)
-        spans = {axis: self.span(axis, at[axis]) for axis in ("o", "h", "w", "i")}
-        size = int(np.prod([end - begin for axis, (begin, end) in spans.items() if axis != "i"]))
+    def _multiply(self, bases: Mapping[str, int], index: tuple[int, ...]) -> None:
+        """The products of a tile."""
+        (inp_name, _), (wgt_name, _), (acc_name, _) = (self.problem.copy(kind) for kind in ("inp", "wgt", "acc"))
+        names = (acc_name, inp_name, wgt_name)
+        acc, inp, wgt = (self.copies[name] for name in names)
+        starts = [self._within(self.copies[name], index) + bases[name] for name in names]
+        loops = self._loops
         accesses = (
-            Access(Memory.ACC, acc, acc + size, True),
-            Access(Memory.INP, inp, inp + self._block_size(Memory.INP, at), False),
-            Access(Memory.WGT, wgt, wgt + self._block_size(Memory.WGT, at), False),
-        )
-        for nest, (_, more_src, more_wgt) in nests_of(loops):
+            acc.access(bases[acc_name], True), inp.access(bases[inp_name], False), wgt.access(bases[wgt_name], False),
+        )  # fmt: skip
+        for nest, offsets in nests_of(loops, self.config.portable_uops):
             gemm = Gemm(
                 iter_out=nest.outer.extent, iter_in=nest.inner.extent,
                 dst_factor_out=nest.outer.dst, dst_factor_in=nest.inner.dst,
                 src_factor_out=nest.outer.src, src_factor_in=nest.inner.src,
                 wgt_factor_out=nest.outer.wgt, wgt_factor_in=nest.inner.wgt,
             )  # fmt: skip
-            kernel = nest.micro_ops(acc, inp + src + more_src, wgt + weight + more_wgt)
+            kernel = nest.micro_ops(*(start + offset for start, offset in zip(starts, offsets, strict=True)))
             self.builder.add(gemm, *accesses, kernel=kernel)
 
-    def _loops(self, at: dict[str, int]) -> tuple[list[Loop], tuple[int, int]]:
-        """The loops of a tile, and where it begins inside the input and the weight block."""
-        problem = self.problem
-        spans = {axis: self.span(axis, at[axis]) for axis in ("o", "h", "w", "i")}
-        extent = {axis: end - begin for axis, (begin, end) in spans.items()}
-        inputs = self.block(Memory.INP, "i", at)
-        rows, columns = self.inputs("h", at), self.inputs("w", at)
-        width = columns[1] - columns[0]
-        if problem.channels_last:
-            row = column = inputs[1] - inputs[0]
-            channel, out, pixel_row, pixel = 1, 1, extent["o"], extent["o"]
-        else:
-            row, column, channel = width, 1, (rows[1] - rows[0]) * width
-            out, pixel_row, pixel = extent["h"] * extent["w"], extent["w"], 1
-        weights = self.block(Memory.WGT, "i", at)
-        outputs = self.block(Memory.WGT, "o", at)
-        weight_row = (weights[1] - weights[0]) * problem.taps
-        first_row = spans["h"][0] * problem.stride - problem.pad - rows[0]
-        first_column = spans["w"][0] * problem.stride - problem.pad - columns[0]
-        src = (spans["i"][0] - inputs[0]) * channel + first_row * row + first_column * column
-        wgt = (spans["o"][0] - outputs[0]) * weight_row + (spans["i"][0] - weights[0]) * problem.taps
+    @cached_property
+    def _loops(self) -> tuple[Loop, ...]:
+        """The loops of a tile, those of the sum first."""
+        kinds = {axis.name: axis.kind for axis in self.problem.block.axes}
+        moves = [self.copies[self.problem.copy(kind)[0]].moves for kind in ("acc", "inp", "wgt")]
+        axes = sorted(self.nest.tile, key=lambda axis: kinds[axis] != "reduce")
+        return tuple(
+            Loop(self.nest.tile[axis], *(one.get(axis, 0) for one in moves))
+            for axis in axes
+            if self.nest.tile[axis] > 1
+        )
+
+    def _within(self, copy: _Copy, index: tuple[int, ...]) -> int:
+        """Where the tile at an index begins within a block."""
+        whole, block = self.nest.first(index), self.nest.first(index[: copy.place.depth])
+        return sum(move * (whole[axis] - block[axis]) for axis, move in copy.moves.items())
+
+    # -- after the sum ---------------------------------------------------------------------------------------------
+
+    def _finish(self, acc: int, bases: Mapping[str, int], index: tuple[int, ...]) -> None:
+        summands = {entries.tensor: name for name, entries in self.problem.summands.items()}
+        for done in self.problem.chain:
+            if done.operation == "add":
+                name = summands[done.tensor]
+                self._add(acc, name, bases[name], self._within(self.copies[name], index))
+            elif done.operation == "shift":
+                for part in _shifts(done.number):
+                    self._immediate(acc, AluOp.SHR, part)
+            else:
+                self._immediate(acc, _OPERATIONS[done.operation], done.number)
+
+    def _immediate(self, acc: int, operation: AluOp, number: int) -> None:
+        alu = Alu(
+            alu_opcode=operation, use_imm=1, imm=number, iter_out=1, iter_in=self.acc.size, dst_factor_in=1,
+            src_factor_in=1,
+        )  # fmt: skip
+        self.builder.add(alu, self.acc.access(acc, True), kernel=(MicroOp(acc, acc),))
+
+    def _add(self, acc: int, name: str, base: int, within: int) -> None:
+        """Adds to a block of sums what begins within a block of a summand."""
+        copy = self.copies[name]
         loops = [
-            Loop(extent["i"], 0, channel, problem.taps),
-            Loop(problem.kernel[0], 0, row, problem.kernel[1]),
-            Loop(problem.kernel[1], 0, column, 1),
-            Loop(extent["o"], out, 0, weight_row),
-            Loop(extent["h"], pixel_row, problem.stride * row, 0),
-            Loop(extent["w"], pixel, problem.stride * column, 0),
+            Loop(size, prod(self.acc.sizes[at + 1 :]), sum(copy.moves.get(axis, 0) for axis, _ in dim.terms))
+            for at, (size, dim) in enumerate(zip(self.acc.sizes, self.acc.entries.dims, strict=True))
         ]
-        return loops, (src, wgt)
+        nest = sweep_of(loops)
+        alu = Alu(
+            alu_opcode=AluOp.ADD, iter_out=nest.outer.extent, iter_in=nest.inner.extent,
+            dst_factor_out=nest.outer.dst, dst_factor_in=nest.inner.dst,
+            src_factor_out=nest.outer.src, src_factor_in=nest.inner.src,
+        )  # fmt: skip
+        kernel = nest.micro_ops(acc, base + within, 0)
+        self.builder.add(alu, self.acc.access(acc, True), copy.access(base, False), kernel=kernel)
 
-    def _requantise(self, acc: int, size: int) -> None:
-        quantise = self.problem.requantise
-        steps = [(AluOp.SHR, part) for part in _shifts(quantise.shift)]
-        steps += [(AluOp.MAX, quantise.low), (AluOp.MIN, quantise.high)]
-        whole = Access(Memory.ACC, acc, acc + size, True)
-        for operation, immediate in steps:
-            alu = Alu(
-                alu_opcode=operation,
-                use_imm=1,
-                imm=immediate,
-                iter_out=1,
-                iter_in=size,
-                dst_factor_in=1,
-                src_factor_in=1,
+    def _store(self, acc: int, index: tuple[int, ...]) -> None:
+        first, steps = self.nest.first(index), self.nest.steps(self.sums)
+        dram = self.acc.region.address // self.config.element_bytes(Memory.OUT)
+        for rows in transfers([dim.span(first, steps) for dim in self.acc.entries.dims], self.acc.region.held):
+            begin = acc + rows.sram
+            store = Store(
+                sram_base=begin, dram_base=dram + rows.dram, y_size=rows.rows, x_size=rows.row, x_stride=rows.stride
             )
-            self.builder.add(alu, whole, kernel=(MicroOp(acc, acc),))
-
-    def _store(self, acc: int, at: dict[str, int]) -> None:
-        problem = self.problem
-        spans = {axis: self.span(axis, at[axis]) for axis in ("o", "h", "w")}
-        o, h, w = (spans[axis][1] - spans[axis][0] for axis in ("o", "h", "w"))
-        dram = self.addresses["output"] // self.config.element_bytes(Memory.OUT)
-        if problem.channels_last:
-            row = problem.extents["o"]
-            self._store_rows(acc, dram + spans["h"][0] * row + spans["o"][0], h, o, row)
-            return
-        area = problem.height * problem.width
-        start = dram + spans["o"][0] * area + spans["h"][0] * problem.width + spans["w"][0]
-        if w == problem.width and area <= _MOST:
-            self._store_rows(acc, start, o, h * w, area)
-            return
-        for block in range(o):
-            self._store_rows(acc + block * h * w, start + block * area, h, w, problem.width)
-
-    def _store_rows(self, acc: int, dram: int, rows: int, row: int, stride: int) -> None:
-        if rows > 1 and stride > _MOST:
-            for number in range(rows):
-                self._store_rows(acc + number * row, dram + number * stride, 1, row, row)
-            return
-        store = Store(sram_base=acc, dram_base=dram, y_size=rows, x_size=row, x_stride=stride if rows > 1 else row)
-        self.builder.add(store, Access(Memory.ACC, acc, acc + rows * row, False))
+            self.builder.add(store, Access(Memory.ACC, begin, begin + rows.rows * rows.row, False))
 
 
-def _shifts(shift: int) -> list[int]:
+def _shifts(shift: int) -> Sequence[int]:
     """A shift as steps that every model does alike."""
     if shift <= _MOST_SHIFT:
         return [shift] if shift else []
     return [_MOST_SHIFT, *_shifts(shift - _MOST_SHIFT)]
 
 
-def lower(problem: Problem, schedule: Schedule) -> Lowered:
-    """Makes the program of a schedule.
+def lower(problem: Problem, nest: Nest) -> Lowered:
+    """Makes the program of a loop nest.
 
     Raises:
-        HeronError: if blocks or micro-ops find no room in their memories.
+        HeronError: a transfer has no room in its fields.
+        InternalError: blocks find no room in their memories, which the constraints should have seen to.
     """
-    lowering = _Lowering(problem, schedule)
+    lowering = _Lowering(problem, nest)
     instructions, uops = lowering.run()
-    addresses, position = dict(lowering.addresses), lowering.size
-    position += -(-len(uops) * UOP_BYTES // _PAGE) * _PAGE
-    addresses["instructions"] = position
-    position += -(-len(instructions) * 16 // _PAGE) * _PAGE
-    return Lowered(problem, instructions, uops, addresses, position)
+    stream = lowering.uop_address + -(-len(uops) * UOP_BYTES // _PAGE) * _PAGE
+    size = stream + -(-len(instructions) * INSTRUCTION_BYTES // _PAGE) * _PAGE
+    return Lowered(problem, instructions, uops, lowering.regions, lowering.uop_address, stream, size)

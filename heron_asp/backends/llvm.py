@@ -1,0 +1,72 @@
+"""TVM for a CPU: programs are schedules of TVM, compiled by LLVM and timed on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heron_asp.backends import View
+from heron_asp.errors import HeronError
+
+if TYPE_CHECKING:
+    from heron_asp.library.manifest import Manifest
+    from heron_asp.measure.device import LocalDevice
+    from heron_asp.measure.result import Limits
+    from heron_asp.space import Candidate
+    from heron_asp.target import Target
+    from heron_asp.task import Task
+
+
+class Llvm:
+    """See `heron_asp.backends.Backend`."""
+
+    def check(self, target: Target) -> None:
+        """The machine says what to compile for, and every instruction how it is called."""
+        needed = (("compiler", target.machine.compiler), ("llvm_cpus", target.machine.llvm_cpus))
+        for key, value in (*needed, ("memories", target.machine.memories)):
+            if not value:
+                raise HeronError(f"{target.path}: key '{key}' is missing")
+        for intrinsic in target.intrinsics.values():
+            if intrinsic.call is None:
+                raise HeronError(
+                    f"{target.path}: intrinsic '{intrinsic.name}': key 'call' is missing",
+                    "an LLVM intrinsic by its name, or LLVM IR",
+                )
+
+    def measures(self, target: Target) -> str:
+        """Wall time."""
+        del target
+        return "time on this machine"
+
+    def clock(self, target: Target) -> None:
+        """Time is measured."""
+        del target
+
+    def device(self, task: Task, limits: Limits) -> LocalDevice:
+        """This machine, if it has the instructions."""
+        from heron_asp.host import require_host
+        from heron_asp.measure.device import LocalDevice
+
+        require_host(task.target)
+        return LocalDevice(task, limits)
+
+    def show(self, task: Task, candidate: Candidate, view: View) -> str:
+        """The schedule as Python that runs, or the scheduled TIR."""
+        from heron_asp.schedule.script import script
+
+        if view is View.CODE:
+            return str(task.program(candidate).module.script())
+        made = task.operator
+        arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
+        arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
+        return script(task.calls(candidate), str(task.target.path), arguments, f"{made.label}: {candidate.sketch}.")
+
+    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Manifest:
+        """A C library."""
+        from heron_asp.library import export
+
+        return export(runs, out, name, prefix)
+
+
+BACKEND = Llvm()

@@ -1,0 +1,53 @@
+"""The backend of VTA: candidates become instructions and micro-ops, checked, simulated and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heron_asp.backends import Exported, View
+from heron_asp.backends.vta.machine import numbers_of
+from heron_asp.errors import HeronError
+
+if TYPE_CHECKING:
+    from heron_asp.backends.vta.measure import VtaDevice
+    from heron_asp.measure.result import Limits
+    from heron_asp.space import Candidate
+    from heron_asp.target import Target
+    from heron_asp.task import Task
+
+
+class Vta:
+    """See `heron_asp.backends.Backend`."""
+
+    def check(self, target: Target) -> None:
+        """The numbers make a configuration of VTA."""
+        numbers_of(target)
+
+    def measures(self, target: Target) -> str:
+        """Cycles of a model, and how good that is."""
+        return numbers_of(target).measures
+
+    def clock(self, target: Target) -> float:
+        """Of the device."""
+        return numbers_of(target).hertz
+
+    def device(self, task: Task, limits: Limits) -> VtaDevice:
+        """The simulators, in this process: nothing that the checker lets through waits for ever."""
+        from heron_asp.backends.vta.measure import VtaDevice
+
+        return VtaDevice(task, limits)
+
+    def show(self, task: Task, candidate: Candidate, view: View) -> str:
+        """The loop nest, or the instructions."""
+        from heron_asp.backends.vta.listing import code, nest
+
+        return code(task, candidate) if view is View.CODE else nest(task, candidate)
+
+    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Exported:
+        """Instruction streams, micro-ops, packed weights and a C loader."""
+        raise HeronError("programs for VTA cannot be exported yet")
+
+
+BACKEND = Vta()
