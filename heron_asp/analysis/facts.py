@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,11 @@ class BlockFacts:
         return _dtype(self.finish.parameter.storage)
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """Kind of each axis."""
+        return {axis.name: axis.kind for axis in self.axes}
+
+    @property
     def read_by_stages(self) -> set[str]:
         """The arguments of which other tensors are made."""
         stages = [tensor.stage for tensor in self.operands] + [self.finish.stage if self.finish else None]
@@ -188,6 +194,11 @@ class BlockFacts:
                         index = np.add.outer(index, term.stride * np.arange(self.extents[term.axis]))
                     share *= float(np.mean((index >= rows[0]) & (index < rows[1])))
         return share
+
+    def _grain(self, tensor: Tensor, dim: int) -> int:
+        """In each run of so many elements along a dimension, from where a window begins, all are padding or none is."""
+        steps = [one.stride for one in self.of(tensor.name, dim) if self.kinds[one.axis] == "spatial"]
+        return gcd(*(row - tensor.start(dim) for row in self.border(tensor, dim) or ()), *steps)
 
     def order(self, innermost: str = "") -> list[str]:
         """The loops of the block, where it makes its result with an axis innermost."""
@@ -230,7 +241,7 @@ class BlockFacts:
                 yield fact("staged", self.block, tensor.name)
             for dim in range(len(tensor.shape)):
                 if self.border(tensor, dim) is not None:
-                    yield fact("bordered", self.block, tensor.name, dim)
+                    yield fact("bordered", self.block, tensor.name, dim, self._grain(tensor, dim))
         yield fact("result", self.block, self.result.name)
         if self.finish is not None:
             yield fact("staged", self.block, self.result.name)

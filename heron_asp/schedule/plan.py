@@ -206,6 +206,8 @@ class _Planner:
             self._call("get_loops", self._ref(block), results=[self._name(loop) for loop in self.loops])
         tiles = {level for _, one, level in self.sketch.of("tile") if one == axis}
         levels = [row.name for row in self.sketch.levels if row.name in tiles and row.kind == self.kind[axis]]
+        coarse = {level for _, level in self.sketch.of("coarse")}
+        levels.sort(key=lambda level: level not in coarse)
         if not levels:
             raise InternalError(f"split({text(block)}, {text(axis)}): the axis has no tile")
         whole = Term("loop", (block, axis))
@@ -286,8 +288,15 @@ class _Planner:
         if rows is None:
             raise InternalError(f"skip_zeros({text(loop)}, {text(tensor)}, {at}): the operand has no padding there")
         places = self._axes()
-        strides = tuple((places.index(term.axis), term.stride) for term in self.block.of(operand.name, at))
-        self.skips.append(Skip(self._ref(loop), Window(strides, operand.start(at), *rows)))
+        terms = self.block.of(operand.name, at)
+        steps = {term.axis: self._steps_at_once(loop.arguments[0], term.axis) for term in terms}
+        strides = tuple((places.index(term.axis), term.stride * steps[term.axis]) for term in terms)
+        span = 1 + sum(term.stride * (steps[term.axis] - 1) for term in terms)
+        self.skips.append(Skip(self._ref(loop), Window(strides, operand.start(at), *rows, span)))
+
+    def _steps_at_once(self, block: Value, axis: str) -> int:
+        """How many steps of an axis the block takes at once: those of an instruction that it became."""
+        return self._number(self.values.get(Term("tile", (block, axis, "unit")), 1)) if self.sketch.tensorized else 1
 
     # -- names -----------------------------------------------------------------------------------------------------
 

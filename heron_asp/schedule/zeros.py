@@ -18,12 +18,14 @@ class Window:
         start: where the block begins to read.
         low: the first row that is not padding.
         high: the first one that is padding again.
+        span: how many rows an execution of the block reaches over.
     """
 
     strides: tuple[tuple[int, int], ...]
     start: int
     low: int
     high: int
+    span: int
 
 
 def skip_zeros(schedule: Any, block: str, skips: Sequence[tuple[Any, Window]]) -> Any:
@@ -85,7 +87,7 @@ def _reads(body: Any, block: str, window: Window) -> Any:
     for loop in loops:
         analyzer.bind(loop.loop_var, Range(0, loop.extent))
     lowest, highest = (analyzer.simplify(substituted(index, by)) for by in (first, last))
-    return tirx.all(highest >= window.low, lowest < window.high)
+    return tirx.all(highest + (window.span - 1) >= window.low, lowest < window.high)
 
 
 def _find(body: Any, block: str) -> tuple[Any, list[Any]]:

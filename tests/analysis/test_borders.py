@@ -44,6 +44,22 @@ def test_borders_of_a_convolution(shape, layout, borders) -> None:
     assert said == set(borders)
 
 
+@pytest.mark.parametrize(
+    ("shape", "layout", "grains"),
+    [
+        ({"padding": 1}, None, {0: 1, 1: 3}),
+        ({"padding": 1}, "channels-first", {1: 1, 2: 1}),
+        ({"padding": 2, "h": 6, "w": 8}, None, {0: 1, 1: 3}),  # padding begins and ends at even columns, windows do not
+        ({"padding": 2, "h": 6, "w": 8, "stride": 2}, None, {0: 2, 1: 6}),
+        ({"padding_left": 2}, None, {1: 3}),
+    ],
+)
+def test_borders_have_a_grain(shape, layout, grains) -> None:
+    block = analyse(operator("conv2d", {**CONV, **shape}, layout=layout))
+    said = [fact.arguments for fact in block.facts() if fact.name == "bordered"]
+    assert {dim: grain for _, _, dim, grain in said} == grains
+
+
 def test_what_is_not_zero_is_no_border() -> None:
     from tvm import te
 
