@@ -12,19 +12,23 @@ import clingo
 import pytest
 from clingo import ast
 
-from heron_asp.resources import rule_files, rules_folder
-from heron_asp.target import Target
+from heron_asp.operators import operator
+from heron_asp.resources import rule_files, rules_folder, targets_folder
+from heron_asp.target import Target, load_target
+from heron_asp.task import Task
 from heron_asp.terms import add_facts, fact
 from tests.conftest import make_task
 
-FILES = [path for path in rule_files(rules_folder() / "core", rules_folder() / "dlboost") if path.stem != "interface"]
+CORE = rules_folder() / "core"
+FILES = [path for path in rule_files(CORE, rules_folder() / "dlboost") if path.stem != "interface"]
+VTA = rule_files(rules_folder() / "vta")
 
 
-def derived(target: Target, threads: int) -> dict[Path, set[str]]:
-    task = make_task(target, m=1024, n=1024, k=1024)
+def derived(task: Task, threads: int) -> dict[Path, set[str]]:
+    files = rule_files(CORE, rules_folder() / task.target.family)
     control = clingo.Control(["0"], logger=lambda *_: None)
     with ast.ProgramBuilder(control) as builder:
-        for number, path in enumerate(rule_files(rules_folder() / "core", rules_folder() / "dlboost")):
+        for number, path in enumerate(files):
 
             def add(statement: ast.AST, number: int = number) -> None:
                 builder.add(statement)
@@ -38,9 +42,8 @@ def derived(target: Target, threads: int) -> dict[Path, set[str]]:
                         builder.add(ast.Rule(location, head, statement.body))
 
             ast.parse_files([str(path)], add)
-    add_facts(control, [*task.block.facts(), *target.facts(), fact("threads", threads)])
+    add_facts(control, [*task.block.facts(), *task.target.facts(), fact("threads", threads)])
     control.ground([("base", [])])
-    files = rule_files(rules_folder() / "core", rules_folder() / "dlboost")
     found: dict[Path, set[str]] = {path: set() for path in files}
     with control.solve(yield_=True) as handle:
         for model in handle:
@@ -52,8 +55,17 @@ def derived(target: Target, threads: int) -> dict[Path, set[str]]:
 
 @pytest.fixture(scope="module")
 def by_file(zen4: Target) -> dict[Path, set[str]]:
-    one, two = derived(zen4, 1), derived(zen4, 2)
+    task = make_task(zen4, m=1024, n=1024, k=1024)
+    one, two = derived(task, 1), derived(task, 2)
     return {path: one[path] | two[path] for path in one}
+
+
+@pytest.fixture(scope="module")
+def of_vta() -> dict[Path, set[str]]:
+    target = load_target(targets_folder() / "vta-pynq.toml")
+    usual = target.shared.defaults
+    shape = {"n": 1, "h": 14, "w": 14, "ci": 64, "co": 64, "kh": 3, "kw": 3, "padding": 1}
+    return derived(Task(operator("conv2d", shape, usual.dtype, None, f"bias,{usual.epilogue}"), target), 1)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -61,6 +73,12 @@ def test_golden(by_file: dict[Path, set[str]], golden, path: Path) -> None:
     what = "for GEMM 1024x1024x1024 on zen4 with 1 or 2 threads, all sketches together"
     text = f"% What rules/{path.parent.name}/{path.name} derives {what}.\n"
     golden(f"{path.parent.name}-{path.stem}.lp", text + "".join(f"{atom}.\n" for atom in sorted(by_file[path])))
+
+
+@pytest.mark.parametrize("path", VTA, ids=lambda path: f"vta/{path.stem}")
+def test_golden_of_vta(of_vta: dict[Path, set[str]], golden, path: Path) -> None:
+    text = f"% What rules/vta/{path.name} derives for a convolution 3x3 of 14x14x64 with a bias on vta-pynq, all sketches.\n"
+    golden(f"vta-{path.stem}.lp", text + "".join(f"{atom}.\n" for atom in sorted(of_vta[path])))
 
 
 def test_the_audit_of_gemm(zen4: Target, golden) -> None:

@@ -256,10 +256,8 @@ def test_transfers_move_each_entry_once(data: st.DataObject) -> None:
 
 
 def test_few_sums_are_not_used_again_at_once() -> None:
-    """Two sums only: every step of the reduction is an instruction of its own."""
-    assert [(n.uops, offsets) for n, offsets in nests_of([Loop(4, 0, 1, 1), Loop(2, 1, 0, 4)], 99)] == [
-        ((), (0, step, step)) for step in range(4)
-    ]
+    with pytest.raises(HeronError, match="adds to a sum again before 3 steps"):
+        list(nests_of([Loop(4, 0, 1, 1), Loop(2, 1, 0, 4)], 99))
 
 
 def test_nests_keep_the_distance_with_few_micro_ops() -> None:

@@ -13,7 +13,7 @@ from itertools import permutations, product
 from math import prod
 
 from heron_asp.backends.vta.isa import MicroOp
-from heron_asp.errors import InternalError
+from heron_asp.errors import HeronError, InternalError
 
 _DISTANCE = 3
 
@@ -92,7 +92,7 @@ Offsets = tuple[int, int, int]
 
 
 def nests_of(loops: Sequence[Loop], room: int) -> Iterator[tuple[Nest, Offsets]]:
-    """Instructions for a tile: one, or one for each step of a reduction where micro-ops are too many or sums too few.
+    """Instructions for a tile: one, or one for each step of a reduction where micro-ops are too many.
 
     Args:
         loops: of the tile, those of the sum first.
@@ -100,9 +100,15 @@ def nests_of(loops: Sequence[Loop], room: int) -> Iterator[tuple[Nest, Offsets]]
 
     Yields:
         the loops of an instruction, and what is added to destination, source and weight.
+
+    Raises:
+        HeronError: too few sums are written before one is added to again.
+        InternalError: the sums alone are more than a memory of them can hold.
     """
     whole = nest_of(tuple(loops))
-    if whole is not None and whole.count <= room:
+    if whole is None:
+        raise HeronError(f"a tile adds to a sum again before {_DISTANCE} steps have passed")
+    if whole.count <= room:
         yield whole, (0, 0, 0)
         return
     outermost = next((loop for loop in loops if not loop.dst and loop.extent > 1), None)
