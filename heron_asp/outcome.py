@@ -64,6 +64,7 @@ class Outcome:
         run: the run directory.
         clock: cycles a second, where cycles were counted.
         measured: what the numbers are, e.g. `time on this machine`.
+        bound: seconds that no program can beat, where that is known.
     """
 
     task: Task
@@ -79,6 +80,7 @@ class Outcome:
     run: Path | None = None
     clock: float | None = None
     measured: str = ""
+    bound: float | None = None
 
     @property
     def cycles(self) -> int | None:
@@ -99,6 +101,7 @@ class Outcome:
                 "sketch": self.best.sketch,
                 "key": self.best.key,
                 "share_of_peak": self.task.useful_operations / self.seconds / self.peak if self.peak else None,
+                **({"share_of_bound": self.bound / self.seconds} if self.bound is not None else {}),
                 "ties": [tie.key for tie in self.ties],
             }
         return {

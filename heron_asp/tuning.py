@@ -339,4 +339,5 @@ class TuningRun:
             run=self.directory.path,
             clock=backend.clock(target),
             measured=backend.measures(target),
+            bound=backend.bound(self.task),
         )

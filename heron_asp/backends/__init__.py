@@ -57,6 +57,9 @@ class Backend(Protocol):
     def clock(self, target: Target) -> float | None:
         """Cycles a second, where cycles are counted and times are made of them; None where time is measured."""
 
+    def bound(self, task: Task) -> float | None:
+        """Seconds that no program of a task can beat; None where that is not known."""
+
     def device(self, task: Task, limits: Limits) -> Device:
         """What measures the candidates of a task.
 

@@ -316,6 +316,7 @@ def _print(outcome: Outcome) -> None:
         sketch = outcome.task.space[best["sketch"]].sketch
         plain = "" if sketch.tensorized else " (not tensorized)"
         cycles = f"{best['cycles']:,} cycles = " if "cycles" in best else ""
+        share += f", {100 * best['share_of_bound']:.1f} % of the bound" if "share_of_bound" in best else ""
         console.print(f"best: {cycles}{best['seconds'] * 1e6:.2f} us, {best['gops']:.1f} GOP/s{share}{plain}")
         console.print(f"  {best['key']}")
         if best["ties"]:

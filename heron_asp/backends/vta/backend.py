@@ -33,6 +33,17 @@ class Vta:
         """Of the device."""
         return numbers_of(target).hertz
 
+    def bound(self, task: Task) -> float | None:
+        """One micro-op a cycle, and every operand over the bus once."""
+        from heron_asp.backends.vta.lowering import problem_of
+
+        numbers = numbers_of(task.target)
+        intrinsic = task.target.intrinsics[numbers.intrinsic]
+        problems = [
+            problem_of(task.block, sketch, intrinsic, numbers.config) for sketch in task.sketches if sketch.tensorized
+        ]
+        return min((problem.least_cycles / numbers.hertz for problem in problems), default=None)
+
     def device(self, task: Task, limits: Limits) -> VtaDevice:
         """The simulators, in this process: nothing that the checker lets through waits for ever."""
         from heron_asp.backends.vta.measure import VtaDevice

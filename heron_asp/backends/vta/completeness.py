@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-import numpy as np
-
 from heron_asp.backends.vta.checker import check
 from heron_asp.backends.vta.functional import simulate
 from heron_asp.backends.vta.lowering import Lowered, Problem, lower, nest_of, problem_of
@@ -24,7 +22,7 @@ from heron_asp.measure.data import Case, cases
 from heron_asp.sketch import Sketch
 from heron_asp.space.sketch_space import SketchSpace
 from heron_asp.task import Task
-from heron_asp.terms import Term, Value
+from heron_asp.terms import Term, Value, from_symbol
 
 Values = Mapping[Value, Value]
 _MORE_SLOTS = 1  # than the rules offer
@@ -73,13 +71,14 @@ def _examine(task: Task, part: SketchSpace, every: list[Case], found: Found, mos
     numbers, sketch = numbers_of(task.target), part.sketch
     problem = problem_of(task.block, sketch, task.target.intrinsics[numbers.intrinsic], numbers.config)
     judge = _Judge(task, problem, sketch, every)
-    members = [one.values for one in part.sample(part.size, np.random.default_rng(seed), {})]
+    members = list(_members(part))
     held = set()
     for values in members:
         error = judge.error(values)
         if error:
             found.wrong.append((values, error))
-        held.add(judge.program(values))
+        else:
+            held.add(judge.program(values))
     found.members += len(members)
     choice = list(_assignments(problem, sketch))
     if len(choice) > most:
@@ -141,6 +140,17 @@ class _Judge:
             if wrong:
                 return f"result: {wrong}"
         return ""
+
+
+def _members(part: SketchSpace) -> Iterator[Values]:
+    """All assignments that the space holds."""
+    control = part.control()
+    control.configuration.solve.models = 0  # type: ignore[union-attr]  # clingo's own names
+    control.ground([("base", [])])
+    with control.solve(yield_=True) as handle:
+        for model in handle:
+            shown = (atom.arguments for atom in model.symbols(shown=True))
+            yield {from_symbol(variable): from_symbol(value) for variable, value in shown}
 
 
 def _assignments(problem: Problem, sketch: Sketch) -> Iterator[Values]:

@@ -73,6 +73,11 @@ class Entries:
         """Bytes of an entry in DRAM."""
         return prod(extent for _, extent in self.inside) * self.dtype.itemsize
 
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the entries that are not all zeros by definition."""
+        return self.entry_bytes * prod(dim.data[1] - dim.data[0] for dim in self.dims)
+
     def pack(self, data: Array, held: Sequence[Span]) -> Array:
         """A tensor's elements as they lie in DRAM.
 

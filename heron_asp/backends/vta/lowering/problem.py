@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,13 @@ class Problem:
     def chain(self) -> tuple[Done, ...]:
         """The operations after the sum; what a store does by itself is none."""
         return tuple(done for done in self.block.chain if done.operation != "cast")
+
+    @property
+    def least_cycles(self) -> int:
+        """Cycles that no program can beat: one micro-op a cycle, all that is read once over the bus."""
+        steps = prod(-(-axis.extent // self.units[axis.name]) for axis in self.block.axes)
+        read = sum(one.data_bytes for one in self.copies.values() if one.memory is not Memory.OUT)
+        return max(steps, -(-read * 8 // self.config.bus_bits))
 
     # -- the host's share ------------------------------------------------------------------------------------------
 
