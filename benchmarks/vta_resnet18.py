@@ -33,7 +33,8 @@ def main() -> None:
         run = load_run(arguments.session / case["case"])
         task = run.task()
         hertz, bound = backend_of(task.target).clock(task.target), backend_of(task.target).bound(task)
-        assert hertz is not None and bound is not None, "a target of VTA"
+        if hertz is None or bound is None:
+            parser.error(f"{arguments.session}: tuned for {task.target.name}, which is no device of VTA")
         cycles, count = run.best()[2] * hertz, case.get("count", 0)
         total, steps = total + count * cycles, steps + count * bound * hertz
         shape = case["shape"]

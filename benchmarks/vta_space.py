@@ -157,9 +157,10 @@ def main() -> None:
     console.print(table)
     last = {name: np.array(found)[:, -1] for name, found in curves.items()}
     wins, ties = int((last["cga"] < last["random"]).sum()), int((last["cga"] == last["random"]).sum())
+    least = min(counting.known.values())
     console.print(
         f"after {arguments.trials} trials cga is ahead for {wins} of {arguments.seeds} seeds, equal for {ties}; "
-        f"the least of all {len(counting.known):,} programs that were counted has {min(counting.known.values()):,} cycles"
+        f"of all {len(counting.known):,} programs that were counted the best has {least:,} cycles"
     )
     if arguments.json:
         arguments.json.write_text(json.dumps({"ranks": rows, "curves": curves}, indent=2) + "\n")

@@ -77,7 +77,7 @@ def test_golden(by_file: dict[Path, set[str]], golden, path: Path) -> None:
 
 @pytest.mark.parametrize("path", VTA, ids=lambda path: f"vta/{path.stem}")
 def test_golden_of_vta(of_vta: dict[Path, set[str]], golden, path: Path) -> None:
-    text = f"% What rules/vta/{path.name} derives for a convolution 3x3 of 14x14x64 with a bias on vta-pynq, all sketches.\n"
+    text = f"% What rules/vta/{path.name} derives for a convolution 3x3 of 14x14x64 with a bias on vta-pynq.\n"
     golden(f"vta-{path.stem}.lp", text + "".join(f"{atom}.\n" for atom in sorted(of_vta[path])))
 
 

@@ -1,4 +1,4 @@
-"""Is a space of VTA complete and sound? Every assignment of the knobs, no constraint asked, against what the space holds.
+"""Is a space of VTA complete and sound? Every assignment of the knobs, unconstrained, against what the space holds.
 
 An assignment is valid if its program can be made, fits the memories, passes the checker and computes the right result.
 Programs are compared as instructions, so that a program in two forms counts once.
@@ -166,7 +166,10 @@ def _assignments(problem: Problem, sketch: Sketch) -> Iterator[Values]:
             [
                 {
                     Term("extent", (block.block, axis.name)): extent * unit,
-                    **{Term("tile", (block.block, axis.name, level)): tile for level, tile in zip(levels, tiles, strict=True)},
+                    **{
+                        Term("tile", (block.block, axis.name, level)): tile
+                        for level, tile in zip(levels, tiles, strict=True)
+                    },
                 }
                 for extent in sorted(extents)
                 for tiles in product(range(1, extent + 1), repeat=len(levels))
