@@ -50,6 +50,7 @@ class Configuration(BaseModel):
         log_wgt_buff_size: log2 of the bytes of the weight memory.
         log_acc_buff_size: log2 of the bytes of the accumulator memory.
         bus_bits: width of the memory bus; only 64 was compared with hardware.
+        burst_beats: beats of a request at most; only 256 was compared with hardware.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +65,7 @@ class Configuration(BaseModel):
     log_wgt_buff_size: int = Field(default=18, ge=0, le=30, strict=True)
     log_acc_buff_size: int = Field(default=17, ge=0, le=30, strict=True)
     bus_bits: int = Field(default=64, strict=True)
+    burst_beats: int = Field(default=256, ge=2, le=256, strict=True)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Configuration:

@@ -38,7 +38,6 @@ from heron_asp.backends.vta.tokens import (
 )
 from heron_asp.errors import HeronError
 
-_BURST = 256  # beats of a request at most; requests do not cross a boundary of as many bytes
 _PIPELINE = 6  # from the start of a GEMM or ALU instruction to its end, without its steps
 
 
@@ -73,7 +72,7 @@ class _Model:
     # --- fetching: bursts of instructions, the next one when the last of the one before was dispatched ---
 
     def _fetch(self, cycle: int) -> None:
-        count = min(_BURST * self.bus // INSTRUCTION_BYTES, len(self.program) - self.fetched)
+        count = min(self.config.burst_beats * self.bus // INSTRUCTION_BYTES, len(self.program) - self.fetched)
         if not count:
             return
         self.fetched += count
@@ -214,9 +213,9 @@ class _Loading:
 
 
 def _requests(transfer: Transfer, config: Configuration) -> Iterator[int]:
-    """Beats of each request of a transfer: rows are cut where a request would cross a boundary of 256 beats."""
+    """Beats of each request of a transfer: rows are cut where a request would cross a boundary of a burst."""
     bus, size = config.bus_bits // 8, config.element_bytes(transfer.memory_type)
-    burst = _BURST * bus
+    burst = config.burst_beats * bus  # requests do not cross a boundary of as many bytes
     for row in range(max(1, transfer.y_size)):
         address = (transfer.dram_base + row * transfer.x_stride) * size
         end = address + transfer.x_size * size
