@@ -312,7 +312,8 @@ def _print(outcome: Outcome) -> None:
     if data["interrupted"]:
         console.print("interrupted; continue with --resume")
     if best:
-        share = f", {100 * best['share_of_peak']:.1f} % of the measured peak" if best["share_of_peak"] else ""
+        peak = "peak" if "cycles" in best else "measured peak"
+        share = f", {100 * best['share_of_peak']:.1f} % of the {peak}" if best["share_of_peak"] else ""
         sketch = outcome.task.space[best["sketch"]].sketch
         plain = "" if sketch.tensorized else " (not tensorized)"
         cycles = f"{best['cycles']:,} cycles = " if "cycles" in best else ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heron_asp.target import Target
 
 _MEMORIES = ("uop", "inp", "wgt", "acc")
-_COMPARED_BUS = 64  # bits of the bus of the RTL that the cycle model was compared with
+_COMPARED = Configuration()  # of the RTL that the cycle model was compared with
 _ERROR = 0.6  # percent at most, on whole programs
 
 
@@ -35,11 +35,10 @@ class Numbers:
     @property
     def measures(self) -> str:
         """What a number of cycles is."""
-        if self.config.bus_bits == _COMPARED_BUS:
-            return f"cycles, model of the RTL at {_COMPARED_BUS}-bit bus, within {_ERROR} % of it on whole programs"
-        return (
-            f"cycles, estimate: the model of the RTL with a bus of {self.config.bus_bits} bits, which was not compared"
-        )
+        if self.config == _COMPARED:
+            bus = _COMPARED.bus_bits
+            return f"cycles, model of the RTL at {bus}-bit bus, within {_ERROR} % of it on whole programs"
+        return "cycles, estimate: the model of the RTL with numbers that it was not compared with"
 
     @property
     def operations(self) -> float:
@@ -74,6 +73,7 @@ def numbers_of(target: Target) -> Numbers:
             "log_batch": _log2(batch, f"{where}: intrinsic '{intrinsic.name}': the extent of b"),
             "log_block": _log2(block, f"{where}: intrinsic '{intrinsic.name}': the extent of n and k"),
             "bus_bits": limits["bus_bits"],
+            "burst_beats": limits["burst_beats"],
         },
         where,
     )

@@ -54,7 +54,6 @@ def test_single_instructions_and_sequences() -> None:
     [
         (channel, "_LATENCY", 16),
         (channel, "_OUTSTANDING", 4),
-        (cycles, "_BURST", 128),
         (cycles, "_PIPELINE", 5),
         (cycles, "MOST_WAITING", 8),
     ],
@@ -64,6 +63,13 @@ def test_every_constant_matters(
 ) -> None:
     monkeypatch.setattr(module, name, value)
     assert any(count_cycles(program.instructions, program.config) != program.cycles for program in timed_programs)
+
+
+def test_bursts_matter(timed_programs: list[Recorded]) -> None:
+    assert any(
+        count_cycles(program.instructions, program.config.model_copy(update={"burst_beats": 128})) != program.cycles
+        for program in timed_programs
+    )
 
 
 def test_the_order_of_clients_matters(timed_programs: list[Recorded], monkeypatch: pytest.MonkeyPatch) -> None:
