@@ -8,7 +8,9 @@
     cycles          how long it takes                                            channel, cycles
     violations      what no device should be given                               checker, hazards
     library         a user's fsim, tsim or board library                         driver, device
-    schedule        tiles, loop order, buffers, made into a program              lowering
+    program         a candidate's loop nest made into instructions               lowering
+    pipeline        a target's numbers, candidates measured, shown, exported     machine, measure, listing, backend
+    completeness    every assignment, unconstrained, against the space           completeness
 
 `python -m heron_asp.backends.vta FILE.jsonl.gz --json` runs recorded programs, `--encodings FILE.json` checks words.
 The words, limits and costs are those of apache/tvm-vta (hw_spec.h, the functional simulator and the Chisel RTL).
