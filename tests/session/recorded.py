@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from heron_asp.measure.device import Device
 from heron_asp.session import Session, SessionOptions, SessionOutcome
 from heron_asp.session.cases import Member
@@ -44,3 +46,22 @@ def recorded(path: Path) -> dict[str, object]:
     cases = [{key: value for key, value in one.items() if key != "run"} for one in result["cases"]]
     trials = {one.parent.name: one.read_text() for one in sorted(path.glob("*/trials.jsonl"))}
     return {"journal": journal, "cases": cases, "totals": result["weighted_seconds"], "trials": trials}
+
+
+class Killed(BaseException):
+    """Ends a session without a word, like a kill."""
+
+
+def killing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Lets a session write so many rows, of whatever file."""
+    from heron_asp.store import RecordDirectory
+
+    append, left = RecordDirectory.append, [after]
+
+    def write(self: RecordDirectory, row: Mapping[str, Any], name: str | None = None, sync: bool = True) -> None:
+        if left[0] == 0:
+            raise Killed
+        left[0] -= 1
+        append(self, row, name, sync)
+
+    monkeypatch.setattr(RecordDirectory, "append", write)

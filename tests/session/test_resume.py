@@ -8,10 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,26 +17,7 @@ from heron_asp.errors import HeronError
 from heron_asp.measure.device import Device
 from heron_asp.measure.replay import ReplayDevice
 from heron_asp.session.cases import Member
-from tests.session.recorded import OPTIONS, QUICK, SHAPES, WEIGHTS, asking, recorded, start
-
-
-class Killed(BaseException):
-    """Ends a session without a word, like a kill."""
-
-
-def killing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """Lets a session write so many rows, of whatever file."""
-    from heron_asp.store import RecordDirectory
-
-    append, left = RecordDirectory.append, [after]
-
-    def write(self: RecordDirectory, row: Mapping[str, Any], name: str | None = None, sync: bool = True) -> None:
-        if left[0] == 0:
-            raise Killed
-        left[0] -= 1
-        append(self, row, name, sync)
-
-    monkeypatch.setattr(RecordDirectory, "append", write)
+from tests.session.recorded import OPTIONS, QUICK, SHAPES, WEIGHTS, Killed, asking, killing, recorded, start
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 17, 26, 28, 100, 187, 195])
