@@ -15,6 +15,7 @@ from heron_asp.operators.operator import wrap
 
 Array = npt.NDArray[Any]
 _Range = tuple[float, float]
+_CASES = 3  # that `_inputs` makes
 _PIECE = 2**22  # elements that are drawn, computed or compared at once; in float64 32 MiB
 _SMALLEST_NORMAL = 2.0**-126  # of float32 and bfloat16; instructions may flush what is below
 
@@ -73,14 +74,19 @@ def bytes_needed(operator: Operator) -> int:
     """About how much memory making the cases and checking a kernel on them takes at most, in bytes.
 
     Kept are the inputs, as arrays and as a kernel takes them, and the results with their tolerances. Beside them there
-    are the numbers in float64 of a part of one case; or, while a kernel is checked, its result twice.
+    are the numbers in float64 of a part of one case; or, while a kernel is checked, its result.
     """
     result, outputs = operator.result, prod(operator.result.shape)
     inputs = sum(prod(spec.shape) * spec.dtype.bytes for spec in operator.inputs)
-    kept = 3 * (2 * inputs + outputs * (result.dtype.bytes if result.dtype.is_integer else 16))
+    kept = _CASES * (2 * inputs + outputs * (result.dtype.bytes if result.dtype.is_integer else 16))
     part = next(iter(operator.parts(_PIECE))).operator
     making = 16 * sum(prod(spec.shape) for spec in part.inputs) + 24 * prod(part.result.shape)
-    return kept + max(making + 8 * part.kind.scratch(part.extents), 2 * outputs * result.dtype.bytes)
+    return kept + max(making + 8 * part.kind.scratch(part.extents), outputs * result.dtype.bytes)
+
+
+def bytes_compared(operator: Operator) -> int:
+    """How many bytes of results are compared to check a kernel."""
+    return _CASES * prod(operator.result.shape) * operator.result.dtype.bytes
 
 
 def cases(operator: Operator, seed: int = 0) -> list[Case]:
