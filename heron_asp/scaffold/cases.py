@@ -28,15 +28,21 @@ class Case:
     Attributes:
         operator: the operator.
         programs: the size of its space on the target with one thread; exact.
+        usual: types and epilogue are those that the family has where none are said.
     """
 
     operator: Operator
     programs: int
+    usual: bool
 
     @property
-    def shape(self) -> str:
-        """The shape as `-s` takes it."""
-        return ",".join(f"{key}={value}" for key, value in self.operator.said.items())
+    def options(self) -> tuple[str, ...]:
+        """The operator on the command line."""
+        made = self.operator
+        shape = ",".join(f"{key}={value}" for key, value in made.said.items())
+        dtype = () if self.usual else ("--dtype", made.dtype)
+        epilogue = () if self.usual or not made.epilogue else ("--epilogue", made.epilogue_text)
+        return (made.name, "-s", shape, *dtype, *epilogue)
 
 
 def cases(target: Target) -> tuple[Case, ...]:
@@ -58,21 +64,19 @@ def cases(target: Target) -> tuple[Case, ...]:
 
 def _feasible(target: Target) -> Iterator[Case]:
     for name, shape in _TRIED:
-        for dtype in (None, *_types(target)):
+        for number, (dtype, epilogue) in enumerate(_asked(target)):
             made = None
-            with suppress(HeronError):  # an operator may refuse the types
-                made = operator(name, shape, dtype)
+            with suppress(HeronError):  # an operator may refuse the types or the epilogue
+                made = operator(name, shape, dtype, None, epilogue)
             task = Task(made, target) if made else None
             if task and any(one.tensorized for one in task.sketches) and task.space.exact and task.space.size:
-                yield Case(task.operator, task.space.size)
+                yield Case(task.operator, task.space.size, number == 0)
                 break
 
 
-def _types(target: Target) -> list[str]:
-    """The types of activation, weight and accumulator that the instructions of a target take."""
-    return list(
-        dict.fromkeys(
-            "".join(one.dtype for one in (*intrinsic.operands, intrinsic.result))
-            for intrinsic in target.intrinsics.values()
-        )
-    )
+def _asked(target: Target) -> Iterator[tuple[str | None, str]]:
+    """Types of activation, weight and accumulator with an epilogue: the family's usual ones, then what it has."""
+    usual = target.shared.defaults
+    yield usual.dtype or None, usual.epilogue
+    for intrinsic in target.intrinsics.values():
+        yield "".join(one.dtype for one in (*intrinsic.operands, intrinsic.result)), usual.epilogue

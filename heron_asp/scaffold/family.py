@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from heron_asp.errors import HeronError
-from heron_asp.host import missing_flags, resolve_target
+from heron_asp.host import resolve_target
 from heron_asp.resources import rule_files, rules_folder, suggestion
 from heron_asp.scaffold.cases import Case, cases
 from heron_asp.target import Target, family_names, load_target, target_names
@@ -134,9 +134,10 @@ def _machine_of(like: str) -> Target:
     machines = [one for one in map(resolve_target, target_names()) if one.family == like]
     if not machines:
         raise HeronError(f"--like {like}: the family has no machine", "a new family begins as one of the machines")
-    if any(not missing_flags(one) for one in machines):
+    try:
         return resolve_target(like)
-    return max(machines, key=lambda one: len(one.machine.cpu_flags))
+    except HeronError:  # this host is none of them
+        return max(machines, key=lambda one: len(one.machine.cpu_flags))
 
 
 def _fill(folder: Path, name: str, pattern: Target) -> Made:

@@ -17,7 +17,7 @@ from heron_asp.errors import ExitCode, HeronError
 from heron_asp.host import runnable_targets
 from heron_asp.resources import rules_folder, targets_folder
 from heron_asp.scaffold import Made, new_family
-from heron_asp.target import load_target
+from heron_asp.target import family_names, load_target
 
 ROOT = Path(__file__).parent.parent.parent
 FOREIGN = 'cpu_flags = ["sme2", '  # a flag of another architecture
@@ -26,6 +26,11 @@ FOREIGN = 'cpu_flags = ["sme2", '  # a flag of another architecture
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return new_family("mydla", "dlboost", tmp_path_factory.mktemp("new"))
+
+
+@pytest.fixture(scope="module", params=family_names())
+def of_each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return new_family("mine", request.param, tmp_path_factory.mktemp("new"))
 
 
 def own_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -46,9 +51,9 @@ def edited(made: Made, into: Path, old: str, new: str) -> Path:
     return folder
 
 
-def test_its_own_tests_pass(made: Made) -> None:
-    done = own_tests(made.folder)
-    runs_here = made.pattern.name in runnable_targets()
+def test_its_own_tests_pass(of_each: Made) -> None:
+    done = own_tests(of_each.folder)
+    runs_here = of_each.pattern.name in runnable_targets()
     assert done.returncode == 0, done.stdout
     assert ("7 passed" if runs_here else "5 passed, 2 skipped") in done.stdout
 
@@ -83,8 +88,8 @@ def test_it_is_a_copy_in_its_own_name(made: Made) -> None:
     assert all(f"`rules/mydla/{name}`" in readme for name in copies)
 
 
-def test_the_files_are_tidy(made: Made) -> None:
-    options = ["--no-cache", "--config", str(ROOT / "pyproject.toml"), str(made.folder)]
+def test_the_files_are_tidy(of_each: Made) -> None:
+    options = ["--no-cache", "--config", str(ROOT / "pyproject.toml"), str(of_each.folder)]
     for command in (["check", "--ignore", "S,D"], ["format", "--check"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, *options], capture_output=True, text=True, check=False
