@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import clingo
@@ -109,16 +110,16 @@ def main() -> None:
                 problems = [make(part, rng) for _ in range(arguments.sets)]
                 together, drawn = _together(part, problems, rng)
                 for pins, children in zip(problems, drawn, strict=True):
-                    took, found = timed(lambda part=part, pins=pins, rng=rng: part.sample(1, rng, pins))
+                    took, found = timed(partial(part.sample, 1, rng, pins))
                     one.append(took)
-                    took, _ = timed(lambda part=part, pins=pins, rng=rng: part.sample(8, rng, pins))
+                    took, _ = timed(partial(part.sample, 8, rng, pins))
                     eight.append(took / 8)
-                    took, there = timed(lambda pins=pins, reference=reference: reference.satisfiable(pins))
+                    took, there = timed(partial(reference.satisfiable, pins))
                     theirs.append(took)
                     feasible += bool(found)
                     different += bool(found) != there or bool(children) != there
                     if not found:
-                        took, _ = timed(lambda pins=pins, guarded=guarded: guarded.core(pins))
+                        took, _ = timed(partial(guarded.core, pins))
                         cores.append(took)
                 share = f"{feasible} of {arguments.sets}"
                 cells = [_cells(one), _cells(eight), _cells(together), _cells(theirs), share, _cells(cores)]
@@ -136,7 +137,7 @@ def _together(
     drawn: list[list[Candidate]] = []
     for first in range(0, len(problems), TOGETHER):
         some = problems[first : first + TOGETHER]
-        took, found = timed(lambda some=some: part.sample_each(some, 2, rng))
+        took, found = timed(partial(part.sample_each, some, 2, rng))
         milliseconds.append(took / (2 * len(some)))
         drawn += found
     return milliseconds, drawn

@@ -14,7 +14,8 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import clingo
 import numpy as np
@@ -89,9 +90,16 @@ class Ours:
         return tuple(self.problem.number(one.values[knob]) for knob in self.problem.knobs)
 
 
+class Sampler(Protocol):
+    """Draws programs of a problem."""
+
+    def draw(self) -> tuple[int, ...]:
+        """One sample: the numbers of the knobs' values."""
+
+
 def rate(draw: Callable[[], Any], seconds: float) -> tuple[float, list[Any]]:
     """Samples a CPU-second of this thread, at least three."""
-    found = []
+    found: list[Any] = []
     start = time.process_time()
     while len(found) < 3 or time.process_time() - start < seconds:
         found.append(draw())
@@ -117,11 +125,12 @@ def main() -> None:
     for label, part in spaces(arguments.target, arguments.sizes):
         start = time.process_time()
         part.limits = type(part.limits)(seconds=None)
-        size = part.size
+        size, circuit = part.size, part.circuit
+        assert circuit is not None, "these spaces are compiled without limits"
         compiled = time.process_time() - start
         problem = Problem(part)
         clasp = Clasp(problem, arguments.seed)
-        samplers = [
+        samplers: list[Sampler] = [
             FreshModel(problem, arguments.seed),
             RandomSearch(problem, arguments.seed),
             clasp,
@@ -134,11 +143,12 @@ def main() -> None:
             rates.append(speed)
             _check(problem, drawn[:50])
         rng = np.random.default_rng(arguments.seed)
-        batches, _ = rate(lambda part=part, rng=rng: part.circuit.sample(10_000, rng), arguments.seconds)
+        batches, _ = rate(partial(circuit.sample, 10_000, rng), arguments.seconds)
         rates.append(10_000 * batches)
-        rows = part.circuit.rows if part.circuit else 0
         ratios = [f"{rates[4] / rates[0]:.0f}", f"{rates[5] / rates[0]:.0f}"]
-        table.add_row(label, f"{size:,}", f"{compiled:.2f}", f"{rows:,}", *(f"{one:,.0f}" for one in rates), *ratios)
+        table.add_row(
+            label, f"{size:,}", f"{compiled:.2f}", f"{circuit.rows:,}", *(f"{one:,.0f}" for one in rates), *ratios
+        )
     console = Console(width=190)
     console.print("samples a CPU-second", table)
     _supports(arguments, console)

@@ -71,7 +71,7 @@ def derive(
         extra_rules: further rule files.
         relaxed: rules of thumb that are lifted, by their names in the target.
         padding: whether axes may be padded.
-        limits: what further rule files may take; the others are known to be small.
+        limits: what rules of the user's own may take; those that are shipped are known to be small.
 
     Raises:
         HeronError: a rule file does not parse.
@@ -82,7 +82,7 @@ def derive(
     facts = [one for one in facts if not (one.name == "pays" and one.arguments[0] in relaxed)]
     files = [*rule_files(*target.rules), *extra_rules]
     bounds = limits or SpaceLimits()
-    if not extra_rules:
+    if not extra_rules and not target.brings_rules:
         bounds = SpaceLimits(bounds.memory, None)
     sketches = bounds.call("deriving the sketches", lambda: sorted(_told_apart(_sketches(facts, files)), key=_rank))
     if not sketches:

@@ -88,7 +88,9 @@ def resolve_target(said: str) -> Target:
     if said in family_names():
         return _of_family(said)
     if Path(said).is_dir():
-        raise HeronError(f"-t {said}: a directory", "name a TOML file, or one of " + ", ".join(target_names()))
+        inside = [*Path(said).glob("*.toml"), *Path(said).glob("targets/*.toml")]
+        hint = f"name a TOML file{', such as ' + str(min(inside)) if inside else ''}, or one of "
+        raise HeronError(f"-t {said}: a directory", hint + ", ".join(target_names()))
     if not target_names():
         raise HeronError(f"there are no targets in {targets_folder()}", "HERON_ASP_TARGETS names this folder")
     raise HeronError(

@@ -28,6 +28,12 @@ def targets_folder() -> Path:
     return Path(os.environ.get("HERON_ASP_TARGETS") or _shipped("targets"))
 
 
+def is_own_family(folder: Path) -> bool:
+    """Whether a folder holds rules of a family of the user's own: `rules/mine` beside `targets/families/mine.toml`."""
+    described = folder.parent.parent / "targets" / "families" / f"{folder.name}.toml"
+    return folder.parent.name == "rules" and described.is_file() and folder.parent != rules_folder().resolve()
+
+
 def rule_files(*folders: Path) -> list[Path]:
     """All rule files of some folders, in the order in which clingo loads them.
 

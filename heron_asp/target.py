@@ -151,11 +151,13 @@ class Target:
         machine: the target file.
         shared: the family's file.
         path: where the target file is.
+        shared_path: where the family's file is.
     """
 
     machine: Machine
     shared: Family
     path: Path
+    shared_path: Path
 
     @property
     def name(self) -> str:
@@ -188,7 +190,27 @@ class Target:
     @property
     def rules(self) -> tuple[Path, Path]:
         """The rule folders of the derivation: the core and the family."""
-        return rules_folder() / "core", rules_folder() / self.family
+        return rules_folder() / "core", self._home / self.family
+
+    @property
+    def brings_rules(self) -> bool:
+        """Whether the family's rules are the user's own: those that stand beside the folder of its targets."""
+        return self._home.resolve() != rules_folder().resolve()
+
+    @property
+    def _home(self) -> Path:
+        """The folder that holds the family's folder of rules.
+
+        Rules stand beside targets, as they do in the repository: what `targets/families/mine.toml` describes has its
+        rules in `rules/mine`. The folders that `resources` names belong together, and a family's file without rules
+        beside it changes numbers of a family that is known.
+        """
+        families = self.shared_path.resolve().parent
+        beside = families.parent.parent / "rules"
+        if families == (targets_folder() / "families").resolve():
+            return rules_folder()
+        known = (rules_folder() / self.family).is_dir()
+        return beside if (beside / self.family).is_dir() or not known else rules_folder()
 
     @property
     def digest(self) -> str:
@@ -241,9 +263,9 @@ def load_target(path: Path) -> Target:
     if not family_path.is_file():
         raise HeronError(
             f"{path}: family = '{machine.family}': there is no {family_path}",
-            suggestion(machine.family, family_names()),
+            suggestion(machine.family, family_names()) + f"; a family of your own is described in {beside}",
         )
-    target = Target(machine, _read(family_path, Family), path)
+    target = Target(machine, _read(family_path, Family), path, family_path)
     _check_against_family(target)
     return target
 

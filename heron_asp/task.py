@@ -61,7 +61,7 @@ class Task:
         self.limits = limits or SpaceLimits()
         self.trusted = trusted
         self.padding = padding
-        for path in self.extra_rules:
+        for path in (*self.extra_rules, *(rule_files(target.rules[1]) if target.brings_rules else ())):
             require_safe(path, rules_folder(), trusted)
 
     @cached_property

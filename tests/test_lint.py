@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from heron_asp.errors import ExitCode, HeronError
 from heron_asp.lint import lint
 from heron_asp.lint.files import read_files
 from heron_asp.lint.vocabulary import entries
-from heron_asp.resources import rules_folder
+from heron_asp.resources import rules_folder, targets_folder
 
 ROOT = Path(__file__).parent.parent
 BROKEN = Path(__file__).parent / "broken_rules"
@@ -220,6 +221,42 @@ def test_rules_that_make_no_sketch_are_a_finding(tmp_path: Path) -> None:
     (finding,) = lint([file]).findings
     assert finding.code == "run"
     assert "there is no kind 'atmost'; did you mean 'at_most'" in finding.message
+
+
+def own_family(home: Path, name: str) -> Path:
+    """Copies a family, with one machine; returns its folder of rules."""
+    rules = home / "rules" / name
+    shutil.copytree(rules_folder() / "dlboost", rules)
+    (home / "targets" / "families").mkdir(parents=True)
+    for said, to in (("families/dlboost", f"families/{name}"), ("zen4", "one")):
+        text = (targets_folder() / f"{said}.toml").read_text()
+        (home / "targets" / f"{to}.toml").write_text(text.replace('family = "dlboost"', f'family = "{name}"'))
+    return rules
+
+
+@pytest.mark.parametrize("name", ["mine", "dlboost"])
+def test_a_family_of_ones_own_meets_no_other_one(tmp_path: Path, name: str) -> None:
+    rules = own_family(tmp_path, name)
+    assert not said(rules)
+    (rules / "more.lp").write_text(
+        "% One rule that fires, and one that never does.\n"
+        "constraint(c6, more(Block), at_most(8)) :- block(Block).\n"
+        "constraint(c6, less(Block), at_most(8)) :- block(Block), limit(vector_registers, 31).\n"
+    )
+    assert said(rules) == [f"3: {NEVER}"]
+    (tmp_path / "targets" / "two.toml").write_text(
+        (tmp_path / "targets" / "one.toml").read_text().replace("vector_registers = 32", "vector_registers = 31")
+    )
+    assert not said(rules)
+    (tmp_path / "targets" / "two.toml").write_text("family")
+    with pytest.raises(HeronError, match="not TOML"):
+        lint([rules])
+
+
+def test_families_of_one_name_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    folders = [own_family(tmp_path / home, "mine") for home in ("one", "two")]
+    with pytest.raises(HeronError, match="family 'mine' stands in"):
+        lint(folders, fire=False)
 
 
 def test_python_reads_public_predicates_only() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from heron_asp.errors import HeronError, MissingError
 from heron_asp.host import missing_flags, resolve_target
 from heron_asp.intrinsics import tvm_vector, vector_bits
-from heron_asp.resources import targets_folder
+from heron_asp.operators import operator
+from heron_asp.resources import rules_folder, targets_folder
 from heron_asp.target import Target, load_target, target_names
+from heron_asp.task import Task
 
 ZEN4 = (targets_folder() / "zen4.toml").read_text()
 FAMILY = (targets_folder() / "families" / "dlboost.toml").read_text()
@@ -113,3 +117,47 @@ def test_a_machine_has_numbers_of_its_own_for_rules_of_thumb(tmp_path: Path) -> 
     mine, shared = resolve_target(str(file)).pays["registers"], resolve_target("zen4").pays["registers"]
     assert (mine.value, mine.meaning) == (3, shared.meaning)
     assert mine.evidence == "given by mine.toml without evidence"
+
+
+def own_family(home: Path) -> Path:
+    """Makes a family of the user's own without rules; returns its target file."""
+    (home / "targets" / "families").mkdir(parents=True)
+    (home / "targets" / "families" / "mine.toml").write_text(FAMILY.replace('family = "dlboost"', 'family = "mine"'))
+    file = home / "targets" / "one.toml"
+    file.write_text(ZEN4.replace('family = "dlboost"', 'family = "mine"'))
+    return file
+
+
+def test_rules_stand_beside_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zen4: Target) -> None:
+    assert not zen4.brings_rules
+    assert zen4.rules == (rules_folder() / "core", rules_folder() / "dlboost")
+    file = own_family(tmp_path)
+    with pytest.raises(HeronError, match=re.escape(f"no rule files (*.lp) in {tmp_path / 'rules' / 'mine'}")):
+        Task(operator("gemm", {"m": 4, "n": 16, "k": 4}), load_target(file))
+    shutil.copytree(rules_folder() / "dlboost", tmp_path / "rules" / "mine")
+    monkeypatch.chdir(tmp_path / "targets")
+    for said in (file, Path("one.toml"), Path("../targets/one.toml")):
+        mine = load_target(said)
+        assert mine.brings_rules
+        assert mine.rules == (rules_folder() / "core", tmp_path / "rules" / "mine")
+    monkeypatch.setenv("HERON_ASP_TARGETS", str(tmp_path / "targets"))
+    monkeypatch.setenv("HERON_ASP_RULES", str(tmp_path / "rules"))
+    assert resolve_target("one").rules == (tmp_path / "rules" / "core", tmp_path / "rules" / "mine")
+
+
+def test_a_family_file_alone_changes_a_family_that_is_known(tmp_path: Path) -> None:
+    (tmp_path / "targets" / "families").mkdir(parents=True)
+    (tmp_path / "targets" / "families" / "dlboost.toml").write_text(FAMILY)
+    file = tmp_path / "targets" / "one.toml"
+    file.write_text(ZEN4)
+    assert load_target(file).rules[1] == rules_folder() / "dlboost"
+
+
+def test_rules_beside_a_target_run_no_code(tmp_path: Path) -> None:
+    file = own_family(tmp_path)
+    shutil.copytree(rules_folder() / "dlboost", tmp_path / "rules" / "mine")
+    (tmp_path / "rules" / "mine" / "more.lp").write_text("#script (python)\nimport os\n#end.\n")
+    gemm = operator("gemm", {"m": 4, "n": 16, "k": 4})
+    with pytest.raises(HeronError, match=r"more\.lp:1: #script runs code"):
+        Task(gemm, load_target(file))
+    assert Task(gemm, load_target(file), trusted=True).target.brings_rules

@@ -291,3 +291,11 @@ def large(number: int, exact: bool = True) -> str:
     if not exact:
         return f"about {number:.3e}"
     return f"{number:,}" if number < 10**9 else f"{number:,} ({number:.2e})"
+
+
+def duration(seconds: float | None) -> str:
+    """A time to read: `1.234 ms`; nothing where there is none."""
+    if not seconds:
+        return ""
+    unit, factor = next((unit for unit in (("s", 1.0), ("ms", 1e3)) if seconds * unit[1] >= 1), ("us", 1e6))
+    return f"{seconds * factor:.4g} {unit}"

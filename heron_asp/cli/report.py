@@ -12,22 +12,61 @@ from heron_asp.cli import common
 
 if TYPE_CHECKING:
     from heron_asp.runs import Run
+    from heron_asp.session.report import SessionReport
 
 NAME = "report"
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run directory of heron-asp tune.", show_default=False)],
+    run: Annotated[
+        Path, typer.Argument(help="A run directory of heron-asp tune, or one of tune --cases.", show_default=False)
+    ],
     json: common.Json = False,
 ) -> None:
-    """Summarise a run: convergence, failures, the best program."""
+    """Summarise a run: convergence, failures, the best program. Of many cases: where each of them is."""
     from heron_asp.runs import load_run
+    from heron_asp.store import SESSION_HEADER
 
+    if (run / SESSION_HEADER).is_file():
+        from heron_asp.session.report import read_session
+
+        session = read_session(run)
+        if json:
+            common.print_json(session.to_json())
+        else:
+            _print_session(session)
+        return
     summary = summarise(load_run(run))
     if json:
         common.print_json(summary)
     else:
         _print(summary)
+
+
+def _print_session(session: SessionReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from heron_asp.resources import counted
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{session.path}: on {session.target}, {counted(session.threads, 'thread')}, {session.state}")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("case", no_wrap=True)
+    for name in ("weight", "trials", "best", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for one in session.cases:
+        share = f"{100 * one.share:.1f} %" if one.share is not None else ""
+        row = (one.case, f"{one.weight:g}", str(one.trials), common.duration(one.seconds), share, str(one.state))
+        table.add_row(*row)
+    console.print(table)
+    for one in session.cases:
+        if one.error:
+            console.print(f"{one.case}: {'; '.join(one.error.splitlines())}")
+    console.print(f"weighted time of all cases: {common.duration(session.weighted_seconds) or 'none yet'}")
+    console.print(f"{session.trials} trials, {session.elapsed:.1f} s; report {session.path}/CASE says more of a case")
 
 
 def summarise(run: Run) -> dict[str, Any]:

@@ -149,7 +149,12 @@ class _Reporter:
         self.number = now.number
         tuned = [one for one in now.cases if one.seconds is not None]
         total = sum(one.weight * (one.seconds or 0.0) for one in tuned)
-        said = [f"round {now.number}", _spent(now), f"{len(tuned)} of {len(now.cases)} cases", f"{_time(total)} in all"]
+        said = [
+            f"round {now.number}",
+            _spent(now),
+            f"{len(tuned)} of {len(now.cases)} cases",
+            f"{common.duration(total)} in all",
+        ]
         sys.stderr.write("  ".join(said) + "\n")
 
 
@@ -176,19 +181,12 @@ def _table(cases: Sequence[CaseProgress], caption: str) -> Table:
             one.name,
             f"{one.weight:g}",
             str(one.trials),
-            _time(one.before),
-            _time(one.seconds),
+            common.duration(one.before),
+            common.duration(one.seconds),
             f"{100 * share:.0f} %" if share else "",
             str(one.state),
         )
     return table
-
-
-def _time(seconds: float | None) -> str:
-    if not seconds:
-        return ""
-    unit, factor = next((unit for unit in (("s", 1.0), ("ms", 1e3)) if seconds * unit[1] >= 1), ("us", 1e6))
-    return f"{seconds * factor:.4g} {unit}"
 
 
 def _print(outcome: SessionOutcome) -> None:
@@ -212,7 +210,7 @@ def _print(outcome: SessionOutcome) -> None:
         without = len(outcome.without)
         left_out = f", {counted(without, 'case')} without a program left out" if without else ""
         console.print(
-            f"weighted time of all cases: {_time(before)} after the warm-up, {_time(after)} now "
+            f"weighted time of all cases: {common.duration(before)} after the warm-up, {common.duration(after)} now "
             f"({before / after:.2f} times as fast{left_out})"
         )
     console.print(f"{outcome.trials} trials, {outcome.elapsed:.1f} s, recorded in {outcome.path}")

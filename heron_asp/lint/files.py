@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from clingo import ast
 
 from heron_asp.errors import HeronError
 from heron_asp.lint.finding import Code, Finding
-from heron_asp.resources import rules_folder
+from heron_asp.resources import is_own_family, rules_folder
 from heron_asp.rulefile import SPACE, Statement, offences, read_statements, walk
 
 CORE, CSP = "core", "csp"
@@ -30,7 +30,8 @@ class RuleFile:
 
     Attributes:
         path: where it is.
-        folder: its folder among the shipped rules (`core`, `csp` or a family); None for a file of the user's own.
+        folder: its folder among the shipped rules (`core`, `csp` or a family), or that of a family of the user's own;
+            None for a file of the user's own that further constrains a family.
         statements: what it says and includes; none where it does not parse.
     """
 
@@ -76,15 +77,17 @@ class Files:
 
     Attributes:
         given: files to look at.
-        shipped: all shipped files.
+        shipped: all shipped files, and all of the families that some of the given files belong to.
+        homes: the folders that hold `rules/` and `targets/` of families of the user's own, by family.
     """
 
     given: tuple[RuleFile, ...]
     shipped: tuple[RuleFile, ...]
+    homes: Mapping[str, Path]
 
     @property
     def own(self) -> tuple[RuleFile, ...]:
-        """Files of the user's own."""
+        """Files of the user's own that further constrain a family."""
         return tuple(one for one in self.given if one.folder is None)
 
     @property
@@ -130,11 +133,14 @@ def rule_paths(paths: Sequence[Path]) -> list[Path]:
 def read_files(paths: Sequence[Path]) -> tuple[Files, list[Finding]]:
     """Reads the rule files of some files and folders, and all shipped ones around them.
 
+    Files of a family of the user's own are seen as such: with the core, and without any other family.
+
     Returns:
         The files, and what speaks against reading them.
 
     Raises:
-        HeronError: a folder holds no rule files; or a shipped file that is not among the given ones does not parse.
+        HeronError: a folder holds no rule files; families of one name stand in several folders; or a file that is
+            around the given ones and not among them does not parse.
     """
     findings: list[Finding] = []
     given: dict[Path, RuleFile] = {}
@@ -148,10 +154,22 @@ def read_files(paths: Sequence[Path]) -> tuple[Files, list[Finding]]:
             statements = ()
         given[path] = RuleFile(path, _folder(path), statements)
         findings += _offences(given[path])
-    shipped = []
-    for path in rule_paths([rules_folder()]):
-        shipped.append(given.get(path) or RuleFile(path, _folder(path), tuple(read_statements(path))))
-    return Files(tuple(given.values()), tuple(shipped)), findings
+    homes = _homes(given)
+    around = [path for path in rule_paths([rules_folder()]) if _folder(path) not in homes]
+    around += rule_paths([home / "rules" / family for family, home in homes.items()]) if homes else []
+    shipped = [given.get(path) or RuleFile(path, _folder(path), tuple(read_statements(path))) for path in around]
+    return Files(tuple(given.values()), tuple(shipped), homes), findings
+
+
+def _homes(paths: Iterable[Path]) -> dict[str, Path]:
+    """The folders of the families of the user's own that some files belong to, by family."""
+    homes: dict[str, Path] = {}
+    for folder in dict.fromkeys(path.parent for path in paths if is_own_family(path.parent)):
+        home = folder.parent.parent
+        if homes.setdefault(folder.name, home) != home:
+            where = f"{homes[folder.name]} and in {home}"
+            raise HeronError(f"family '{folder.name}' stands in {where}", "look at one of them")
+    return homes
 
 
 def grounding_findings(file: RuleFile) -> Iterator[Finding]:
@@ -177,7 +195,9 @@ def grounding_findings(file: RuleFile) -> Iterator[Finding]:
 def _folder(path: Path) -> str | None:
     rules = rules_folder().resolve()
     parts = path.relative_to(rules).parts if path.is_relative_to(rules) else ()
-    return parts[0] if len(parts) > 1 else None
+    if len(parts) > 1:
+        return parts[0]
+    return path.parent.name if is_own_family(path.parent) else None
 
 
 def _offences(file: RuleFile) -> Iterator[Finding]:

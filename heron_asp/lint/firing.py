@@ -103,7 +103,7 @@ def silent_findings(files: Files, explained: Container[tuple[str, int]] = ()) ->
         files: the files.
         explained: files and lines of other findings; their rules are not watched.
     """
-    families = [family for family in files.families if _targets(family)]
+    families = [family for family in files.families if _targets(files, family)]
     checked = [file for file in files.given if families and file.folder in (CORE, CSP, None, *families)]
     waiting = {
         one.place: one
@@ -136,7 +136,7 @@ def _fire_derivation(files: Files, family: str, waiting: dict[Place, _Watched]) 
     """Takes away the rules that fire in the derivation of some case of a family."""
     around = [*(one for one in files.shipped if one.folder in (CORE, family)), *files.own]
     text = _text(statement for file in around for statement in file.of(DERIVATION))
-    for number, case in enumerate(_cases(family)[:MOST_DERIVATIONS]):
+    for number, case in enumerate(_cases(files, family)[:MOST_DERIVATIONS]):
         part = _watched(waiting, DERIVATION, (CORE, family, None))
         if not part or (number and not _may_not_wait(part)):
             return
@@ -150,7 +150,7 @@ def _fire_space(files: Files, family: str, waiting: dict[Place, _Watched]) -> No
     text = _text([*stage, *own])
     taken = {predicate for one in stage for predicate in atoms(one.node)}
     used = {predicate for one in own for predicate in atoms(one.node)} - taken
-    for number, case in enumerate(_cases(family)[:MOST_PROBLEMS]):
+    for number, case in enumerate(_cases(files, family)[:MOST_PROBLEMS]):
         part = _watched(waiting, SPACE, (CSP, None))
         if not part or (number and not _may_not_wait(part)):
             return
@@ -197,8 +197,11 @@ def _body(statement: Statement) -> str:
     return "; ".join(map(str, statement.node.body))
 
 
-def _targets(family: str) -> tuple[Target, ...]:
-    found = (load_target(targets_folder() / f"{name}.toml") for name in target_names())
+def _targets(files: Files, family: str) -> tuple[Target, ...]:
+    """The machines of a family: those beside its rules where it is the user's own, those that are shipped otherwise."""
+    home = files.homes.get(family)
+    shipped = [targets_folder() / f"{name}.toml" for name in target_names()]
+    found = map(load_target, shipped if home is None else sorted((home / "targets").glob("*.toml")))
     return tuple(one for one in found if one.family == family)
 
 
@@ -227,9 +230,9 @@ def _shapes(kind: OperatorKind) -> Iterator[dict[str, int]]:
             }
 
 
-def _cases(family: str) -> list[_Case]:
+def _cases(files: Files, family: str) -> list[_Case]:
     """All cases of a family, in an order that soon shows most of what differs."""
-    targets = _targets(family)
+    targets = _targets(files, family)
     blocks = _blocks(targets[0].shared) if targets else ()
     found = [_Case(block, target, threads) for block in blocks for target in targets for threads in THREADS]
     random.Random(0).shuffle(found)  # noqa: S311

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from heron_asp.child import Child, Outcome, Report, run_in_child
 from heron_asp.errors import ExitCode, HeronError, InternalError
 from heron_asp.host import available_bytes
-from heron_asp.measure.data import bytes_needed
-from heron_asp.measure.kernel import Built, build, lowered_hash, tvm_target, use_threads
+from heron_asp.measure.data import bytes_compared, bytes_needed
+from heron_asp.measure.kernel import Built, build, lowered_hash, spoilt, tvm_target, use_threads
 from heron_asp.measure.operands import Operands, PackingError, kernel_alone
 from heron_asp.measure.peak import peak_program
 from heron_asp.measure.result import Limits, Measurement, Status
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 LEAST = 3  # repetitions before a candidate is given up
 _MOST_BUILDS = 8  # at once
+_COMPARED = 2**27  # bytes of results a second that are made and compared, at least: what lets a large check take longer
 
 
 class Device(Protocol):
@@ -64,6 +65,7 @@ class LocalDevice:
 
     Attributes:
         width: how many candidates are built at once.
+        running: seconds that checking and timing a candidate may take: the limit, and more where results are large.
     """
 
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
@@ -78,6 +80,7 @@ class LocalDevice:
             )
         self.task = task
         self.limits = limits or Limits()
+        self.running = self.limits.run + bytes_compared(task.operator) / _COMPARED
         self.width = min(available_threads(), _MOST_BUILDS)
         self.held = needed
         self._programs: dict[str, Program] = {}
@@ -154,7 +157,7 @@ class LocalDevice:
             use_threads(self.task.threads)
             report("run", self._check_and_time(built, operands, best, mnemonics))
 
-        return Child(work, [self.limits.build, self.limits.run], pause="build")
+        return Child(work, [self.limits.build, self.running], pause="build")
 
     def _mnemonics(self, candidate: Candidate) -> list[str]:
         intrinsics = self.task.space[candidate.sketch].sketch.intrinsics
@@ -163,12 +166,13 @@ class LocalDevice:
     def _check_and_time(
         self, built: Built, operands: Sequence[Sequence[Any]], best: float | None, mnemonics: Sequence[str]
     ) -> tuple[str, Any]:
+        result = built.garbage()
         for case, tensors in zip(self.operands.cases, operands, strict=True):
-            error = case.error(built.call([*tensors, built.garbage()]))
+            error = case.error(built.call([*tensors, spoilt(result)]))
             if error:
                 missing = _missing(mnemonics, built)  # tells more, if that is why
                 return ("without", missing) if missing else ("wrong", error)
-        arguments = [*operands[0], built.garbage()]
+        arguments = [*operands[0], result]
         stopwatch = Stopwatch(built.executable, arguments, self.task.threads, self.limits.repeat_ms)
         if best is not None and stopwatch.guess > self.limits.early * best:
             return "early", [stopwatch.guess]
@@ -200,7 +204,7 @@ class LocalDevice:
         run_seconds = outcome.seconds("run")
         if outcome.timed_out:
             what = f"building took more than {self.limits.build:g} s" if stage is Status.COMPILE else ""
-            what = what or f"running took more than {self.limits.run:g} s"
+            what = what or f"running took more than {self.running:.3g} s"
             return Measurement(Status.TIMEOUT, error=what, build_seconds=build_seconds)
         error = outcome.value("error")
         if error or outcome.signal:

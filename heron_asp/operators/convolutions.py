@@ -181,6 +181,7 @@ def _convolution(name: str, dims: str, summary: str) -> OperatorKind:
         least=window_least(dims),
         derived=_derived(name, dims),
         layouts=_layouts(dims),
+        stacked="n",
         slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
         channel=("co", "groups", "co_group"),
         constant=frozenset({"weight"}),
@@ -215,6 +216,7 @@ KINDS = {
                     {"x": ("n", "c", "h", "w"), "weight": ("c", "kh", "kw"), "y": ("n", "c", "oh", "ow")}
                 ),
             },
+            stacked="n",
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             channel=("c",),
             constant=frozenset({"weight"}),

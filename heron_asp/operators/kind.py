@@ -110,6 +110,9 @@ class OperatorKind:
         function: the operator as a TIR PrimFunc, where it is not made by `build`.
         source: `FILE.py:NAME` of an operator of the user's own; empty otherwise.
         digest: a hash of that file.
+        stacked: the shape key of an axis along which the result is a stack: a part of it is what the operator makes of
+            the same part of the operands that have the axis. So references of large tensors are computed part by part;
+            empty: all at once.
         packed_by: shape keys that decide how a constant tensor is packed, by its name, where its extents do not say it.
     """
 
@@ -137,6 +140,7 @@ class OperatorKind:
     function: Any = None
     source: str = ""
     digest: str = ""
+    stacked: str = ""
     packed_by: Mapping[str, Names] = field(default_factory=dict)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log2, prod
@@ -19,6 +19,19 @@ from heron_asp.resources import suggestion
 
 LARGEST_EXTENT = 2**24
 LARGEST_SUM = 2**53 - 1  # float64 holds all integers up to it
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an operator.
+
+    Attributes:
+        operator: what makes the part of the result, from parts of the operands.
+        places: by tensor name, which elements of the tensor are the part's.
+    """
+
+    operator: Operator
+    places: Mapping[str, tuple[slice, ...]]
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,24 @@ class Operator:
         made = self.kind.build(self, *(inputs[spec.name] for spec in self.operands))
         further = {name: inputs[name] for name in self._further}
         return te.create_prim_func([*inputs.values(), finished(self, made, further)])
+
+    def parts(self, most: int) -> Iterator[Part]:
+        """The operator cut along the axis that its kind calls stacked; the operator itself where there is none.
+
+        Args:
+            most: elements of a part's tensors that have the axis, and of the scratch of its reference, together; a part
+                has at least one step of the axis.
+        """
+        axis, layout = self.kind.stacked, self.kind.layouts[self.layout].tensors
+        axes = {**layout, **{name: self._axes_of(one, layout[self.result.name]) for name, one in self._further.items()}}
+        extent = self.extents[axis] if axis else 1
+        elements = sum(prod(spec.shape) for spec in self.tensors if axis in axes[spec.name])
+        step = max(1, most * extent // max(1, elements + self.kind.scratch(self.extents))) if axis else 1
+        for start in range(0, extent, step):
+            cut = slice(start, min(start + step, extent))
+            part = replace(self, shape={**self.shape, axis: cut.stop - cut.start}) if step < extent else self
+            every = slice(None)
+            yield Part(part, {name: tuple(cut if one == axis else every for one in own) for name, own in axes.items()})
 
     def reference(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Exact:
         """The result in float64.

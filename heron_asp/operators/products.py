@@ -36,6 +36,7 @@ KINDS = {
             name="gemm",
             keys=("m", "n", "k"),
             layouts={"row-major": Layout({"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")})},
+            stacked="m",
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             channel=("n",),
             constant=frozenset({"b"}),
@@ -53,6 +54,7 @@ KINDS = {
             layouts={
                 "row-major": Layout({"a": ("batch", "m", "k"), "b": ("batch", "k", "n"), "c": ("batch", "m", "n")})
             },
+            stacked="batch",
             slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
             channel=("n",),
             constant=frozenset(),
@@ -68,6 +70,7 @@ KINDS = {
             name="gemv",
             keys=("m", "k"),
             layouts={"row-major": Layout({"a": ("m", "k"), "x": ("k",), "y": ("m",)})},
+            stacked="m",
             slots=(WEIGHT, ACTIVATION, ACCUMULATOR),
             channel=("m",),
             constant=frozenset({"a"}),

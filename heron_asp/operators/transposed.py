@@ -343,6 +343,7 @@ KINDS = {
                 _views_first,
             ),
         },
+        stacked="n",
         slots=(ACTIVATION, WEIGHT, ACCUMULATOR),
         channel=("co",),
         constant=frozenset({"weight"}),

@@ -32,6 +32,8 @@ class _Case(Record):
 
 
 class _Header(Record):
+    target: str
+    threads: int
     sizes: Sizes
     cases: list[_Case]
 
@@ -131,6 +133,15 @@ class SessionDirectory(RecordDirectory):
     rows_name = "session.jsonl"
     what = "session"
 
+    def recorded_header(self) -> Row:
+        """What is tuned, and how.
+
+        Raises:
+            MissingError: the directory holds no session.
+            HeronError: the header is broken.
+        """
+        return checked(read_json(self.header_file), _Header, self.header_file)
+
     def recorded_sizes(self, cases: Iterable[Mapping[str, Any]]) -> Row | None:
         """The sizes of the search of the session that it holds; None if it holds none.
 
@@ -142,7 +153,7 @@ class SessionDirectory(RecordDirectory):
         """
         if not self.header_file.exists():
             return None
-        found = checked(read_json(self.header_file), _Header, self.header_file)
+        found = self.recorded_header()
         before, now = ({one["name"]: one for one in rows} for rows in (found["cases"], cases))
         different = [
             f"{name}: recorded {_said(before.get(name))}, asked {_said(now.get(name))}"

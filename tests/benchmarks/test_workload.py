@@ -15,6 +15,7 @@ from peers.suite import chosen, gemm_cases, network_cases, networks, operator_ca
 from peers.workload import CONVOLUTIONS, PRODUCTS, Workload, workload
 
 from heron_asp.errors import HeronError
+from heron_asp.measure.data import bytes_needed
 from heron_asp.operators.operator import wrap
 
 _small = st.integers(1, 9)
@@ -86,6 +87,11 @@ def test_the_suite_has_49_cases_of_known_operators() -> None:
     assert len(cases) == len({case.name for case in cases}) == 49
     assert all(operator_of(case.workload).operations == case.workload.operations for case in cases)
     assert prod(cases[0].workload.result.values()) == 12 * 512 * 512
+
+
+def test_every_case_is_checked_within_12_gib() -> None:
+    for case in (*operator_cases(), *gemm_cases(), *(layer for name in networks() for layer in network_cases(name))):
+        assert bytes_needed(operator_of(case.workload)) < 12 * 2**30, case.name
 
 
 def test_networks_run_for_one_input() -> None:

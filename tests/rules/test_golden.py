@@ -16,7 +16,7 @@ from heron_asp.operators import operator
 from heron_asp.resources import rule_files, rules_folder, targets_folder
 from heron_asp.target import Target, load_target
 from heron_asp.task import Task
-from heron_asp.terms import add_facts, fact
+from heron_asp.terms import add_facts, fact, text, to_symbol
 from tests.conftest import make_task
 
 CORE = rules_folder() / "core"
@@ -98,3 +98,22 @@ def test_the_audit_of_gemm(zen4: Target, golden) -> None:
     }  # one thread: nothing is fused
     assert "c2" in {c["rule"] for c in examine(make_task(zen4, m=1024, n=1024, k=1024, threads=2))["constraints"]}
     assert not [v for v in found["variables"] if v["origin"] == "unknown"]
+
+
+def test_the_space_of_a_convolution(zen4: Target, golden) -> None:
+    """A window, zero padding, and a channel that an instruction reduces: what a product does not have."""
+    task = make_task(zen4, "conv2d", n=1, h=6, w=8, ci=8, co=32, kh=3, kw=3, padding=1)
+    lines = [f"% The space of {task.operator.label} on zen4 with 1 thread."]
+    for part in task.space:
+        assert part.exact
+        lines += ["", f"% {part.name}: {part.size:,} programs", "% steps"]
+        lines += [text(step) for _, step in sorted(part.sketch.of("step"), key=lambda pair: to_symbol(pair[0]))]
+        lines += ["% knobs"]
+        lines += [
+            f"{text(variable)} = {', '.join(map(text, part.program.values[number]))}"
+            for variable, number in sorted(part.variables.items(), key=lambda pair: text(pair[0]))
+            if variable in part.sketch.knobs
+        ]
+        lines += ["% constraints"]
+        lines += [f"{one.name} {one.thumb or 'must'}" for one in sorted(part.constraints, key=lambda one: one.name)]
+    golden("space-conv2d.txt", "\n".join(lines) + "\n")
