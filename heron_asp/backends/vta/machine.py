@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from heron_asp.target import Target
 
 _MEMORIES = ("uop", "inp", "wgt", "acc")
+_LIMITS = ("megahertz", "bus_bits", "burst_beats")
 _COMPARED = Configuration()  # of the RTL that the cycle model was compared with
 _ERROR = 0.6  # percent at most, on whole programs
 
@@ -60,6 +61,11 @@ def numbers_of(target: Target) -> Numbers:
     for name in memories:
         if name not in _MEMORIES:
             raise HeronError(f"{where}: VTA has no memory '{name}'", f"its memories are {', '.join(_MEMORIES)}")
+    for name in _LIMITS:
+        if name not in limits:
+            raise HeronError(
+                f"{where}: limits.{name} is missing; the backend of VTA reads it", "its family names it, too"
+            )
     if len(target.intrinsics) != 1:
         raise HeronError(f"{where}: {len(target.intrinsics)} intrinsics; VTA has one, which multiplies")
     (intrinsic,) = target.intrinsics.values()
