@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from heron_asp.target import Target, load_target
@@ -14,7 +15,7 @@ def changed(target: Target, **capacities: int) -> Target:
     memories = [
         one.model_copy(update={"capacity": capacities.get(one.name, one.capacity)}) for one in target.machine.memories
     ]
-    return Target(target.machine.model_copy(update={"memories": tuple(memories)}), target.shared, target.path)
+    return replace(target, machine=target.machine.model_copy(update={"memories": tuple(memories)}))
 
 
 SMALL = changed(TINY, inp=512, wgt=1024, acc=2048)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from heron_asp.backends.vta.completeness import examine
@@ -34,5 +36,5 @@ def test_a_constraint_that_is_lifted_is_missed(constraint: str, what: str, inp: 
 def test_a_constraint_too_much_is_noticed() -> None:
     made = operator("gemm", {"m": 2, "n": 8, "k": 8}, USUAL.dtype, None, USUAL.epilogue)
     limits = {**TINY.machine.limits, "distance": 5}
-    strict = type(TINY)(TINY.machine.model_copy(update={"limits": limits}), TINY.shared, TINY.path)
+    strict = replace(TINY, machine=TINY.machine.model_copy(update={"limits": limits}))
     assert examine(Task(made, strict, relaxed=LIFTED), 200).missing
