@@ -131,15 +131,21 @@ def _misfit(why: Value) -> str:
     return " ".join([_MISFITS.get(str(name), str(name)), *map(text, arguments)])
 
 
+_REASONS = {
+    "lacks": "the target lacks the CPU flag {0}",
+    "dtype": "tensor {0} is {1} where the instruction takes {2}",
+    "unplayed": "no axis of the operator can play its role {0}",
+    "finish": "the family cannot do everything that the epilogue asks for ({0})",
+    "stores": "results are stored as {0}, which the family cannot: the epilogue has to narrow them",
+    "immediate": "the epilogue has the number {0}, which an instruction cannot hold",
+}
+
+
 def _reason(reason: Value) -> str:
     if isinstance(reason, Term):
         arguments = [text(argument) for argument in reason.arguments]
-        if reason.name == "lacks":
-            return f"the target lacks the CPU flag {arguments[0]}"
-        if reason.name == "dtype":
-            return f"tensor {arguments[0]} is {arguments[1]} where the instruction takes {arguments[2]}"
-        if reason.name == "unplayed":
-            return f"no axis of the operator can play its role {arguments[0]}"
+        if reason.name in _REASONS:
+            return _REASONS[reason.name].format(*arguments)
     return text(reason)
 
 

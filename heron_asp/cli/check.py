@@ -70,7 +70,7 @@ def examine(task: Task, pins: Pins, tensorized: bool) -> dict[str, Any]:
         first = next(iter(having or searched.values()))
         found = conflict(first, pins)
         if found:
-            conflicts, remedies = sentences(found, task), list(found.remedies)
+            conflicts, remedies = [*conflicts, *sentences(found, task)], [*remedies, *found.remedies]
         conflicts += common.foreign_values(parts, pins)
     constraints = {c.name: c for part in searched.values() for c in part.constraints}
     variables = {variable for part in searched.values() for variable in part.variables}
