@@ -53,7 +53,7 @@ def test_values_are_those_of_numpy(name: str, tmp_path: Path) -> None:
 
 def test_loads_are_written_by_the_caller() -> None:
     shape = {"n": 1, "h": 4, "w": 5, "ci": 3, "co": 2, "kh": 3, "kw": 1, "padding_h": 1}
-    stage = analyse(operator("conv2d", shape), merge_windows=False).operands[0].stage
+    stage = analyse(operator("conv2d", shape), windows=False).operands[0].stage
     assert stage is not None
     variables = {one: f"i{at}" for at, one in enumerate(stage.variables)}
     text = expression(stage.value, variables, lambda name, at: f"{name}[{flat(at, (1, 4, 5, 3))}]")

@@ -30,6 +30,7 @@ Words = npt.NDArray[np.uint64]
 
 # Names that generated functions declare or call where the names of tensors are in scope.
 _DECLARED = [f"{letter}{number}" for letter in "deijopq" for number in range(16)]
+_WIDTH = 118
 TAKEN = (*_DECLARED, "to", "from", "sum", "state", "status", "send", "receive", "execute", "start", "stop", *WORDS)
 
 
@@ -87,7 +88,7 @@ class Tensor:
     @property
     def setter(self) -> str:
         """The end of the name of the function that sets it."""
-        return f"set_{identifier(self.spec.name)}"
+        return f"set_{self.variable}"
 
     @property
     def summary(self) -> str:
@@ -124,7 +125,7 @@ class Kernel:
     @property
     def given(self) -> dict[str, int]:
         """The shape without what is as by default, by names in C."""
-        return {field.name: value for field, value in self.interface.given(self.operator.shape)}
+        return {identifier(key): value for key, value in self.operator.said.items()}
 
     @property
     def symbol(self) -> str:
@@ -270,8 +271,10 @@ class Kernel:
 
 
 def declaration(function: Prototype) -> str:
-    """A function's declaration without the semicolon; names are too long for lines that begin below them."""
-    return folded(f"{function.returns} {function.name}(", function.parameters, ")", "    ")
+    """A function's declaration without the semicolon; names are too long for parameters that begin below one another."""
+    head = f"{function.returns} {function.name}("
+    line = head + ", ".join(function.parameters) + ")"
+    return line if len(line) <= _WIDTH else f"{head}\n{folded('    ', function.parameters, ')', '    ')}"
 
 
 def listed(values: Sequence[int], width: int = 16, hexadecimal: int = 0) -> str:
