@@ -271,7 +271,7 @@ class Kernel:
 
 
 def declaration(function: Prototype) -> str:
-    """A function's declaration without the semicolon; names are too long for parameters that begin below one another."""
+    """A function's declaration without the semicolon; parameters begin a line where they do not fit."""
     head = f"{function.returns} {function.name}("
     line = head + ", ".join(function.parameters) + ")"
     return line if len(line) <= _WIDTH else f"{head}\n{folded('    ', function.parameters, ')', '    ')}"
