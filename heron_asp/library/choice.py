@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -161,7 +161,7 @@ class Kernel:
     @property
     def symbol(self) -> str:
         """The name of the compiled function, as a profiler shows it."""
-        return "_".join([self.interface.function, *_glued(self.given), f"t{self.threads}"])
+        return "_".join([self.interface.function, *glued(self.given), f"t{self.threads}"])
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -189,7 +189,7 @@ class Kernel:
         tensor = next(spec for spec in self.operator.tensors if spec.name == name)
         values = [(field, self.operator.shape[field.key]) for field in fields]
         shown = {field.name: value for field, value in values if not field.means(value)}
-        symbol = "_".join([symbol, *(_glued(shown) or ["any"])])
+        symbol = "_".join([symbol, *(glued(shown) or ["any"])])
         extents = tuple(value for _, value in values)
         for packing in self.program.packings:
             if packing.tensor == name:
@@ -197,7 +197,8 @@ class Kernel:
         return Layout(tensor, extents, tensor.shape, copy_function(tensor.shape, tensor.dtype.storage), symbol)
 
 
-def _glued(shape: dict[str, int]) -> list[str]:
+def glued(shape: dict[str, int]) -> list[str]:
+    """A shape in an identifier: `m64`, `n64`, ..."""
     return [f"{name}{value}" for name, value in shape.items()]
 
 
@@ -216,23 +217,30 @@ def choose(tuned: Sequence[Tuned], prefix: str = "") -> tuple[list[Kernel], list
         HeronError: nothing to export; programs for different targets; different operators under one name; constant
             operands of equal extents that would have to be packed in different ways.
     """
-    if not tuned:
-        raise HeronError("there is no run to export", "name at least one run directory of heron-asp tune")
-    _require_one_target(tuned)
-    best: dict[Key, Tuned] = {}
-    keys = [(one, _key(one, Interface.of(one.task.operator, prefix))) for one in tuned]
-    for one, key in keys:
-        _require_same(best.get(key, one), one)
-        if key not in best or one.seconds < best[key].seconds:
-            best[key] = one
-    dropped = [Dropped(one, best[key]) for one, key in keys if best[key] is not one]
-    kernels = [
-        Kernel(one, Interface.of(one.task.operator, prefix), one.task.program(one.candidate)) for one in best.values()
-    ]
+    best, dropped = fastest(tuned, lambda one: _key(one, Interface.of(one.task.operator, prefix)))
+    kernels = [Kernel(one, Interface.of(one.task.operator, prefix), one.task.program(one.candidate)) for one in best]
     kernels.sort(key=lambda kernel: (kernel.interface.function, kernel.extents, kernel.threads))
     _require_one_interface(kernels)
     _require_equal_layouts(kernels)
     return kernels, dropped
+
+
+def fastest(tuned: Sequence[Tuned], key: Callable[[Tuned], Hashable]) -> tuple[list[Tuned], list[Dropped]]:
+    """The fastest program of each key, and what it replaces.
+
+    Raises:
+        HeronError: nothing to export; programs for different targets; different operators under one key.
+    """
+    if not tuned:
+        raise HeronError("there is no run to export", "name at least one run directory of heron-asp tune")
+    _require_one_target(tuned)
+    best: dict[Hashable, Tuned] = {}
+    keys = [(one, key(one)) for one in tuned]
+    for one, found in keys:
+        _require_same(best.get(found, one), one)
+        if found not in best or one.seconds < best[found].seconds:
+            best[found] = one
+    return list(best.values()), [Dropped(one, best[found]) for one, found in keys if best[found] is not one]
 
 
 Key: TypeAlias = tuple[str, tuple[int, ...], int]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -14,9 +11,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from heron_asp.errors import HeronError
 from heron_asp.host import cpu_flags
 from heron_asp.library.baked import Baked, bake
 from heron_asp.library.choice import Dropped, Kernel, Layout, Tuned, choose
@@ -28,7 +22,7 @@ from heron_asp.library.interface import Interface, public_functions
 from heron_asp.library.manifest import Manifest, dropped_entry, kernel_entry
 from heron_asp.library.prototype import NOTES, STEPS, Prototype
 from heron_asp.library.verify import verify
-from heron_asp.runs import load_run
+from heron_asp.library.writing import require_names, staged, templates, tuned_runs
 from heron_asp.schedule.replay import KERNEL
 from heron_asp.target import Target
 
@@ -60,50 +54,17 @@ def export(runs: Sequence[Path], out: Path, name: str = "kernels", prefix: str =
         MissingError: no C compiler; a run that does not exist.
         InternalError: a kernel of the library is wrong.
     """
-    seen: set[Path] = set()
-    for path in runs:
-        if path.resolve() in seen:
-            raise HeronError(f"{path} is given twice")
-        seen.add(path.resolve())
-    if (out / "run.json").exists():
-        raise HeronError(f"--out {out}: a run directory", "give the library a folder of its own")
-    return export_tuned([tuned_run(path) for path in runs], out, name, prefix)
-
-
-def tuned_run(path: Path) -> Tuned:
-    """The best program of a run directory.
-
-    Raises:
-        HeronError: no trial was correct; the run was made with other rules, numbers or versions than today's.
-        MissingError: it is no run directory.
-    """
-    run = load_run(path)
-    task = run.task()
-    candidate, seconds = run.program(task)
-    best = (run.result or {}).get("best") or {}
-    versions = tuple((str(name), str(said)) for name, said in run.header["versions"].items())
-    return Tuned(task, candidate, seconds, best.get("share_of_peak"), path, versions)
+    return export_tuned(tuned_runs(runs, out), out, name, prefix)
 
 
 def export_tuned(tuned: Sequence[Tuned], out: Path, name: str = "kernels", prefix: str = "") -> Manifest:
     """Exports programs as a C library; see `export`."""
-    for what, said in (("name", name), ("prefix", f"{prefix}x")):
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", said):
-            raise HeronError(f"--{what} {said if what == 'name' else prefix}: not a lower-case C identifier")
+    require_names(name, prefix)
     compiler = find_compiler()
     kernels, dropped = choose(tuned, prefix)
     library = _Library(name, kernels, dropped, compiler)
-    made = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".heron-asp-", dir=out) as folder:
-            return library.make(Path(folder), out)
-    except OSError as error:
-        raise HeronError(f"--out {out}: {error.strerror}") from None
-    finally:
-        if made:
-            with suppress(OSError):  # it holds the library
-                out.rmdir()
+    with staged(out) as folder:
+        return library.make(folder, out)
 
 
 @dataclass(frozen=True)
@@ -260,7 +221,7 @@ class _Library:
             "structs": self._structs,
             **values,
         }
-        (folder / file).write_text(_environment().get_template(template or f"{file}.j2").render(said))
+        (folder / file).write_text(templates("heron_asp.library").get_template(template or f"{file}.j2").render(said))
 
     def _manifest(self) -> Manifest:
         compiler = self.target.machine.compiler
@@ -282,13 +243,3 @@ class _Library:
             dropped=tuple(dropped_entry(one) for one in self.dropped),
             unchecked=None if self.runs_here else lacks,
         )
-
-
-def _environment() -> Environment:
-    return Environment(  # noqa: S701 - C and Python, not HTML
-        loader=PackageLoader("heron_asp.library", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )

@@ -7,10 +7,11 @@
     memory, counters  what a program does                                        functional
     cycles          how long it takes                                            channel, cycles
     violations      what no device should be given                               checker, hazards
-    library         a user's fsim, tsim or board library                         driver, device
+    driver          a user's fsim, tsim or board library                         driver, device
     program         a candidate's loop nest made into instructions               lowering
     pipeline        a target's numbers, candidates measured, shown, exported     machine, measure, listing, backend
     completeness    every assignment, unconstrained, against the space           completeness
+    exported C      programs for a user's own library, without Python            library
 
 `python -m heron_asp.backends.vta FILE.jsonl.gz --json` runs recorded programs, `--encodings FILE.json` checks words.
 The words, limits and costs are those of apache/tvm-vta (hw_spec.h, the functional simulator and the Chisel RTL).

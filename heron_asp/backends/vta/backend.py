@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heron_asp.backends import Exported, View
+from heron_asp.backends import View
 from heron_asp.backends.vta.machine import numbers_of
-from heron_asp.errors import HeronError
 
 if TYPE_CHECKING:
+    from heron_asp.backends.vta.library import Manifest
     from heron_asp.backends.vta.measure import VtaDevice
     from heron_asp.measure.result import Limits
     from heron_asp.space import Candidate
@@ -56,9 +56,11 @@ class Vta:
 
         return code(task, candidate) if view is View.CODE else nest(task, candidate)
 
-    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Exported:
-        """Instruction streams, micro-ops, packed weights and a C loader."""
-        raise HeronError("programs for VTA cannot be exported yet")
+    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Manifest:
+        """C source: instructions, micro-ops, and what brings tensors into VTA's layout."""
+        from heron_asp.backends.vta.library import export
+
+        return export(runs, out, name, prefix)
 
 
 BACKEND = Vta()
