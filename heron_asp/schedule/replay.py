@@ -12,8 +12,8 @@ import numpy as np
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
+from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 from heron_asp.schedule.express import express, named
-from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 from heron_asp.schedule.start import Start, start_with
 from heron_asp.schedule.tensor_intrin import register
 from heron_asp.schedule.zeros import skip_zeros

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from heron_asp.dtypes import DTYPES, DType, twins
 from heron_asp.intrinsics import Argument, Intrinsic, IntrinsicOperand, tvm_vector
-from heron_asp.schedule.plan import IntrinsicName
+from heron_asp.schedule.calls import IntrinsicName
 from heron_asp.schedule.script import registered_name
 
 _registered: dict[str, Intrinsic] = {}

@@ -47,6 +47,13 @@ def test_s1_reads_the_twin_of_a_type_with_an_offset(answers):
     assert "refused(c,(dot,crossed),varies(b,a))" in found
 
 
+def test_s1_shifts_only_what_is_loaded_ahead_of_the_instruction(answers):
+    signed = GEMM.replace("tensor(a, u8).", "tensor(a, s8).") + TWINS
+    (found,) = answers(signed + DOT.replace("intrinsic_values(dot).", ""), *SHIFT)
+    assert "refused(c,(dot,straight),dtype(a,s8,u8))" in found
+    assert "plain(c)" in found
+
+
 def test_s1_shifts_nothing_that_fits(answers):
     for found in answers(GEMM + TWINS + DOT, *SHIFT):
         assert not of(found, "shifts")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heron_asp.schedule.plan import IndexMap, plan
+from heron_asp.schedule.calls import IndexMap
+from heron_asp.schedule.plan import plan
 from heron_asp.schedule.replay import split_prepared
 from heron_asp.schedule.script import script
 from heron_asp.target import Target
