@@ -21,8 +21,8 @@ PRODUCT_DTYPES = (
     *("u8s8s32",) * 6,  # runs on an instruction, as the next ones do
     *("bf16bf16f32",) * 3,
     "s8u8s32",
-    "s8s8s32",  # plain vector code, as the next ones
-    "f32f32f32",
+    "s8s8s32",
+    "f32f32f32",  # plain vector code, as the next one
     "f16f16f32",
 )
 EPILOGUES = (

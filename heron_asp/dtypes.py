@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,13 @@ DTYPES = {
         DType("f32", "float32", 4, epsilon=2.0**-24),
     )
 }
+
+
+def twins() -> Iterator[tuple[str, str, int]]:
+    """Integer types of equal size, each pair with the offset that makes the values of the first those of the second."""
+    for one, other in permutations(DTYPES.values(), 2):
+        if one.bounds and other.bounds and one.bytes == other.bytes:
+            yield one.name, other.name, other.bounds[0] - one.bounds[0]
 
 
 def dtype_triple(text: str) -> tuple[DType, DType, DType]:

@@ -116,7 +116,7 @@ def untensorized(task: Task) -> tuple[list[str], list[str]]:
     if any("lacks" in reasons for reasons in ways.values()):
         others = [name for name in runnable_targets() if name != task.target.name]
         remedies.append("a target with the flag" + (f", for example -t {others[0]}" if others else ""))
-    elif all("dtype" in reasons for reasons in ways.values()):
+    elif all(reasons & {"dtype", "varies"} for reasons in ways.values()):
         intrinsics = task.target.intrinsics.values()
         known = {f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}" for i in intrinsics}
         remedies.append("the instructions of the target take " + _list(sorted(known)))

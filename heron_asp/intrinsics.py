@@ -197,5 +197,7 @@ class Intrinsic(Strict):
                 role = operand.index[position]
                 yield fact("intrinsic_index", self.name, place, position, role, stride)
                 stride *= self.extents[role]
+        if self.call is not None:
+            yield fact("intrinsic_values", self.name)
         if self.call is not None and self.call.ir is not None:
             yield fact("intrinsic_source", self.name)

@@ -134,6 +134,7 @@ def _misfit(why: Value) -> str:
 _REASONS = {
     "lacks": "the target lacks the CPU flag {0}",
     "dtype": "tensor {0} is {1} where the instruction takes {2}",
+    "varies": "tensor {0} would be read with an offset, for which {1} has to be known ahead and fit itself",
     "unplayed": "no axis of the operator can play its role {0}",
     "finish": "the family cannot do everything that the epilogue asks for ({0})",
     "stores": "results are stored as {0}, which the family cannot: the epilogue has to narrow them",

@@ -141,11 +141,12 @@ class Sketch:
 
     @property
     def name(self) -> str:
-        """The choices that make the sketch, e.g. `dot sliced`; where axes could play a role in turn, also `r=ci`."""
+        """The choices that make the sketch, e.g. `dot a+128 sliced`; where axes play a role in turn, also `r=ci`."""
         parts = [*self.intrinsics, *(["plain vector code"] if not self.tensorized else [])]
         for _, way in self.of("chosen"):
             if isinstance(way, tuple) and way[1] != "straight":
                 parts.append(text(way[1]))
+        parts += [f"{text(tensor)}{offset:+}" for _, tensor, offset in self.of("shifts")]
         parts += [text(variant) for _, variant in self.of("variant")]
         parts += [f"{text(role)}={text(axis)}" for _, role, axis in self.of("maps") if role in self.mapped]
         return " ".join(parts)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from heron_asp.backends import backend_of
-from heron_asp.dtypes import DTYPES
+from heron_asp.dtypes import DTYPES, twins
 from heron_asp.errors import HeronError
 from heron_asp.intrinsics import Intrinsic, Name, Strict
 from heron_asp.resources import rules_folder, suggestion, targets_folder
@@ -225,6 +225,8 @@ class Target:
     def _facts(self) -> Iterator[Term]:
         for dtype in DTYPES.values():
             yield fact("bytes", dtype.name, dtype.bytes)
+        for one, other, offset in twins():
+            yield fact("twin", one, other, offset)
         for memory in self.machine.memories:
             yield fact("scope", memory.name, memory.capacity)
         for name, value in self.machine.limits.items():

@@ -15,7 +15,8 @@ from heron_asp.errors import HeronError
 from heron_asp.operators import Operator
 from heron_asp.resources import digest, rule_files, rules_folder, suggestion
 from heron_asp.rulefile import require_safe
-from heron_asp.schedule.plan import Call, plan
+from heron_asp.schedule.calls import Call
+from heron_asp.schedule.plan import plan
 from heron_asp.schedule.replay import Program, replay
 from heron_asp.sketch import Sketch
 from heron_asp.space import Candidate, OwnRules, SketchSpace, Space, SpaceLimits, own_rules

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from heron_asp.child import Report, run_in_child
 from heron_asp.measure.data import Case, cases
 from heron_asp.measure.kernel import build, lowered_hash, use_threads
-from heron_asp.schedule.plan import Call
+from heron_asp.schedule.calls import Call
 from heron_asp.schedule.replay import Program, begin, execute, replay, split_prepared
 from heron_asp.task import Task
 

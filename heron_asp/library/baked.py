@@ -56,7 +56,7 @@ def bake(kernels: Sequence[Kernel]) -> dict[str, dict[str, Baked]]:
 
 
 def _packed(layout: Layout, contents: Any) -> bytes:
-    """Packs on this machine, whatever the target: packing only moves elements."""
+    """Packs on this machine, whatever the target: packing only moves elements, or adds up integers."""
     import numpy as np
     import tvm
 

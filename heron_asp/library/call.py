@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from heron_asp.errors import InternalError
 from heron_asp.library.fields import Field
-from heron_asp.library.functions import ALIGNMENT
 from heron_asp.library.interface import Argument, Interface, Packed
 from heron_asp.library.prototype import CTYPES
 from heron_asp.operators import Operator
+from heron_asp.schedule.replay import ALIGNMENT
 
 Array = npt.NDArray[Any]
 _GARBAGE = 0x5A

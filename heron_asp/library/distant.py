@@ -112,7 +112,7 @@ def adds_in_place(program: Program) -> bool:
     def visit(block: Any) -> None:
         found.extend(region for region in block.reads if region.source.same_as(kernel.params[-1]))
 
-    tvm_ffi.structural_walk(kernel.body.block.body, [(s_tir.SBlock, visit)])
+    tvm_ffi.structural_walk(kernel.body, [(s_tir.SBlock, visit)])
     return bool(found)
 
 

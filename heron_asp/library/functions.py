@@ -13,9 +13,9 @@ from typing import Any
 
 from heron_asp.errors import InternalError
 from heron_asp.measure.kernel import tvm_target
+from heron_asp.schedule.replay import ALIGNMENT
 from heron_asp.target import Target
 
-ALIGNMENT = 64  # bytes; what TVM's code assumes of every tensor
 _READY_TO_CALL = 1  # TVM's CallingConv::kCPackedFunc: MakePackedAPI leaves the function as it is
 _CPU = 1  # DLPack's number of the device
 _RUNTIME = {b"__TVMBackendParallelLaunch", b"__TVMBackendAllocWorkspace", b"__TVMBackendFreeWorkspace"}

@@ -16,7 +16,7 @@ UNITS = {
     "share_of_peak": "what is not on zero padding, as a share of the measured peak on as many threads; null without",
     "shape": "by the names of the C functions' arguments or of their struct's fields",
     "extents": "extents of tensors that follow from the shape, by the names that the header gives them",
-    "packed.shape": "extents of the packed operand, row-major",
+    "packed.shape": "extents of the packed operand, row-major; one extent where more than the operand is in it",
     "packed.bytes": "bytes of the packed operand; the library asks for a multiple of 64",
     "inside": "operands with fixed contents, which the library contains, packed; no arguments of a call",
     "distant": "the program that runs where rows are further apart; null where no tensor has a leading dimension",

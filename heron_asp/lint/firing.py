@@ -37,7 +37,7 @@ WINDOWS: tuple[Mapping[str, int], ...] = (  # each with an extent of its number,
     {"kd": 3, "kh": 3, "kw": 3, "padding": 1},
     {"kd": 1, "kh": 1, "kw": 1},
 )
-DTYPES = ("u8s8s32", "bf16bf16f32", "f32f32f32")
+DTYPES = ("u8s8s32", "s8s8s32", "bf16bf16f32", "f32f32f32")
 THREADS = (1, 2)
 MOST_DERIVATIONS = 600  # all that fires does after 20
 MOST_PROBLEMS = (

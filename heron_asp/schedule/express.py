@@ -13,7 +13,12 @@ from heron_asp.operators.expressions import widen
 from heron_asp.tir import substituted, with_loads
 
 
-def express(block: BlockFacts, extents: Mapping[str, int] | None = None, innermost: str = "") -> Any:
+def express(
+    block: BlockFacts,
+    extents: Mapping[str, int] | None = None,
+    innermost: str = "",
+    shifts: Mapping[str, int] | None = None,
+) -> Any:
     """The operator as a PrimFunc over plain tensors.
 
     What an axis has beyond the extent of the operator adds nothing: an operand that it walks through is zero there. An
@@ -24,6 +29,9 @@ def express(block: BlockFacts, extents: Mapping[str, int] | None = None, innermo
         block: from `heron_asp.analysis`.
         extents: of axes that are padded.
         innermost: the axis that is innermost in the result as the block makes it; by default the one that is.
+        shifts: what is added to each element of an operand T, by its name. The sum is then too large by what a block
+            `U_start` makes of the other operand U, over the axes of the result that U has in their order, as a
+            further argument ahead of the result: with that taken off, which `U_start` is.
 
     Raises:
         InternalError: an axis is shorter than the operator's, or is padded where it is endless.
@@ -34,12 +42,16 @@ def express(block: BlockFacts, extents: Mapping[str, int] | None = None, innermo
         wanted = (extents or {}).get(axis.name, axis.extent)
         if wanted < axis.extent or (wanted > axis.extent and block.endless(axis)):
             raise InternalError(f"axis {axis.name} of {axis.extent} steps cannot have {wanted}")
-    return te.create_prim_func(_Expression(block, {**block.extents, **(extents or {})}, innermost).tensors())
+    expression = _Expression(block, {**block.extents, **(extents or {})}, innermost, shifts or {})
+    return te.create_prim_func(expression.tensors())
 
 
 class _Expression:
-    def __init__(self, block: BlockFacts, extents: Mapping[str, int], innermost: str) -> None:
+    def __init__(
+        self, block: BlockFacts, extents: Mapping[str, int], innermost: str, shifts: Mapping[str, int]
+    ) -> None:
         self.block = block
+        self.shifts = shifts
         self.extents = extents
         self.spatial = [axis.name for axis in block.axes if axis.kind == "spatial"]
         self.made = block.order(innermost)[: len(self.spatial)]  # the axes of the result as it is made
@@ -54,16 +66,27 @@ class _Expression:
         operands = [self._operand(tensor) for tensor in self.block.operands]
         result = self._sum(operands)
         finished = self._finished(result)
-        return [*self.arguments.values(), finished]
+        starts = [self._start(slot) for slot, tensor in enumerate(self.block.operands) if tensor.name in self.shifts]
+        return [*self.arguments.values(), *starts, finished]
 
     def _operand(self, tensor: Tensor) -> Any:
         """The argument itself, or a block that makes what is read of it."""
-        from tvm import te, tirx
+        from tvm import te
 
-        is_padded = bool(self.padded & self.block.indexes(tensor.name))
-        if tensor.stage is None and not is_padded:
+        if tensor.stage is None and not self._is_padded(tensor):
             return self.arguments[tensor.name]
-        shape = tuple(self._needed(tensor, dim) for dim in range(len(tensor.shape))) if is_padded else tensor.shape
+        shape, element = self._made(tensor)
+        return te.compute(shape, named([f"d{dim}" for dim in range(len(shape))], element), name=f"{tensor.name}_pad")
+
+    def _is_padded(self, tensor: Tensor) -> bool:
+        return bool(self.padded & self.block.indexes(tensor.name))
+
+    def _made(self, tensor: Tensor) -> tuple[tuple[int, ...], Callable[..., Any]]:
+        """Extents of an operand as the block reads it, and its elements."""
+        from tvm import tirx
+
+        needed = tuple(self._needed(tensor, dim) for dim in range(len(tensor.shape)))
+        shape = needed if self._is_padded(tensor) else tensor.shape
         storage = DTYPES[tensor.dtype].storage
 
         def element(*indices: Any) -> Any:
@@ -78,7 +101,7 @@ class _Expression:
             ]
             return if_then_else(every(*beyond), value, tirx.const(0, storage)) if beyond else value
 
-        return te.compute(shape, named([f"d{dim}" for dim in range(len(shape))], element), name=f"{tensor.name}_pad")
+        return shape, element
 
     def _element(self, tensor: Tensor, indices: Sequence[Any]) -> Any:
         if tensor.stage is None:
@@ -94,22 +117,46 @@ class _Expression:
         terms = self.block.of(tensor.name, dim)
         return tensor.start(dim) + 1 + sum(term.stride * (self.extents[term.axis] - 1) for term in terms)
 
-    def _sum(self, operands: Sequence[Any]) -> Any:
+    def _summed(self) -> dict[str, Any]:
         from tvm import te
 
-        summed = {
+        return {
             axis.name: te.reduce_axis((0, self.extents[axis.name]), name=axis.name)
             for axis in self.block.axes
             if axis.kind == "reduce"
         }
+
+    def _start(self, shifted: int) -> Any:
+        """What the shift of an operand adds to each sum, taken off: a block of the other operand."""
+        from tvm import te, tirx
+
+        tensor, other = self.block.operands[shifted], self.block.operands[1 - shifted]
+        accumulator, summed = DTYPES[self.block.result.dtype], self._summed()
+        offset = tirx.const(-self.shifts[tensor.name], accumulator.storage)
+        axes = [name for name in self.made if name in self.block.indexes(other.name)]
+        _, read = self._made(other)
+
+        def element(*indices: Any) -> Any:
+            at = {**dict(zip(axes, indices, strict=True)), **summed}
+            value = read(*self._indices(other, at))
+            return te.sum(widen(value, DTYPES[other.dtype], accumulator) * offset, axis=list(summed.values()))
+
+        return te.compute([self.extents[name] for name in axes], named(axes, element), name=f"{other.name}_start")
+
+    def _sum(self, operands: Sequence[Any]) -> Any:
+        from tvm import te, tirx
+
+        summed = self._summed()
         accumulator = DTYPES[self.block.result.dtype]
 
         def element(*indices: Any) -> Any:
             at = {**dict(zip(self.made, indices, strict=True)), **summed}
-            factors = [
-                widen(operand(*self._indices(tensor, at)), DTYPES[tensor.dtype], accumulator)
-                for operand, tensor in zip(operands, self.block.operands, strict=True)
-            ]
+            factors = []
+            for operand, tensor in zip(operands, self.block.operands, strict=True):
+                value = widen(operand(*self._indices(tensor, at)), DTYPES[tensor.dtype], accumulator)
+                if tensor.name in self.shifts:
+                    value = value + tirx.const(self.shifts[tensor.name], accumulator.storage)
+                factors.append(value)
             return te.sum(factors[0] * factors[1], axis=list(summed.values()))
 
         shape = [self.extents[name] for name in self.made]

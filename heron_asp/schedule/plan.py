@@ -1,115 +1,25 @@
 """From the steps of a sketch and an assignment to a list of calls of `tvm.s_tir.Schedule`.
 
 A call is data: it is executed (`replay`) or printed as Python (`script`), so what is shown is what is run. The first
-one expresses the operator over padded extents, the last one may skip zeros, all others are primitives of TVM's. This
-module knows those and named loops; it knows no accelerator.
+one expresses the operator over padded extents, the last ones may skip zeros and say what sums begin with, all others
+are primitives of TVM's. This module knows those and named loops; it knows no accelerator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, Union
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
+from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
+from heron_asp.schedule.start import Start
 from heron_asp.schedule.zeros import Window
 from heron_asp.sketch import Sketch
 from heron_asp.terms import Term, Value, plain, text
 
 Values: TypeAlias = Mapping[Value, Value]
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A block or loop that an earlier call made, by the name of its Python variable."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class IndexMap:
-    """A layout: for each new dimension the old dimension it comes from, and how.
-
-    Attributes:
-        rank: number of old dimensions.
-        parts: (old dimension, `//` or `%`, unit).
-    """
-
-    rank: int
-    parts: tuple[tuple[int, str, int], ...]
-
-    def apply(self, indices: Sequence[Any]) -> list[Any]:
-        """The new indices of an element: numbers, or expressions of TVM."""
-        return [indices[dim] // unit if how == "//" else indices[dim] % unit for dim, how, unit in self.parts]
-
-    def shape(self, extents: Sequence[int]) -> tuple[int, ...]:
-        """Extents after the map."""
-        return tuple(extents[dim] // unit if how == "//" else unit for dim, how, unit in self.parts)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Text that a target holds for an intrinsic (LLVM IR)."""
-
-    intrinsic: str
-
-
-@dataclass(frozen=True)
-class IntrinsicName:
-    """The name under which an intrinsic is registered for one seating of the operands."""
-
-    intrinsic: str
-    seating: str
-
-
-@dataclass(frozen=True)
-class Form:
-    """How the operator is expressed.
-
-    Attributes:
-        padded: axes that are padded, each with its extent.
-        innermost: the axis that is innermost in the result as the block makes it; empty where that is the last.
-    """
-
-    padded: tuple[tuple[str, int], ...] = ()
-    innermost: str = ""
-
-
-@dataclass(frozen=True)
-class Skip:
-    """A loop that leaves out steps on zero padding, by the window that it walks through."""
-
-    loop: Ref
-    window: Window
-
-
-Simple: TypeAlias = Ref | int | str | bool | Form | Skip | IndexMap | Source | IntrinsicName | None
-Argument: TypeAlias = Union[Simple, tuple["Argument", ...]]  # noqa: UP007 - it names itself
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a schedule primitive.
-
-    Attributes:
-        primitive: the method of `tvm.s_tir.Schedule`.
-        arguments: positional arguments.
-        options: keyword arguments.
-        results: names for what it returns.
-        take: keep only the last so many of the returned loops (0: all).
-    """
-
-    primitive: str
-    arguments: tuple[Argument, ...]
-    results: tuple[str, ...] = ()
-    options: tuple[tuple[str, Argument], ...] = ()
-    take: int = 0
-
-    @property
-    def several(self) -> bool:
-        """Whether it returns a list of loops, even where that has one."""
-        return self.primitive in ("get_loops", "split")
 
 
 def plan(block: BlockFacts, sketch: Sketch, values: Values) -> list[Call]:
@@ -124,7 +34,7 @@ def plan(block: BlockFacts, sketch: Sketch, values: Values) -> list[Call]:
             planner.take(step.primitive)
     if planner.skips:
         planner.calls.append(Call("skip_zeros", (block.block, *planner.skips)))
-    return planner.calls
+    return [*planner.calls, *planner.last]
 
 
 class _Planner:
@@ -147,6 +57,7 @@ class _Planner:
         self.form = Form()
         self._call("express", self.form)
         self.skips: list[Skip] = []
+        self.last: list[Call] = []
         self._call("get_sblock", block.block, results=[self._name(block.block)])
 
     # -- primitives, by TVM's names --------------------------------------------------------------------------------
@@ -166,18 +77,21 @@ class _Planner:
     def _do_move(self, _block: Value, axis: Value) -> None:
         self._form(innermost=text(axis))
 
+    def _do_shift(self, _block: Value, tensor: Value, offset: Value) -> None:
+        self._form(shifts=(*self.form.shifts, (text(tensor), self._number(offset))))
+
     def _form(self, **changed: Any) -> None:
         self.form = replace(self.form, **changed)
         self.calls[0] = Call("express", (self.form,))
 
     def _do_get_sblock(self, copy: Value, what: Term) -> None:
-        if what.name != "pad":
-            raise InternalError(f"get_sblock({text(copy)}, {what}): only a padding is found by its name")
-        self._call("get_sblock", f"{text(what.arguments[0])}_pad", results=[self._name(copy)])
+        if what.name not in ("pad", "start"):
+            raise InternalError(f"get_sblock({text(copy)}, {what}): only a padding or a start is found by its name")
+        self._call("get_sblock", f"{text(what.arguments[0])}_{what.name}", results=[self._name(copy)])
 
     def _do_cache_read(self, copy: Value, block: Value, tensor: Value, scope: Value) -> None:
         slot, options = self.slot[text(tensor)], []
-        if text(tensor) in self.block.read_by_stages:  # which keep to the tensor itself
+        if text(tensor) in self.block.read_by_stages or self.form.shifts:  # which keep to the tensor itself
             options = [("consumer_blocks", (self._ref(block),))]
         self._call("cache_read", self._ref(block), slot, text(scope), results=[self._name(copy)], options=options)
 
@@ -279,7 +193,15 @@ class _Planner:
 
     def _do_tensorize(self, _block: Value, intrinsic: Value, seating: Value) -> None:
         unit = self._at("unit")[0]
-        self._call("tensorize", self._ref(unit), IntrinsicName(text(intrinsic), text(seating)))
+        stored = [tensor.dtype for tensor in self.block.operands] if self.form.shifts else []
+        stored = stored if text(seating) == "straight" else stored[::-1]
+        self._call("tensorize", self._ref(unit), IntrinsicName(text(intrinsic), text(seating), tuple(stored)))
+
+    def _do_start_with(self, block: Value, start: Term) -> None:
+        other = text(start.arguments[0])
+        spatial = [name for name in self._axes() if self.kind[name] == "spatial"]
+        places = tuple(at for at, name in enumerate(spatial) if name in self.block.indexes(other))
+        self.last.append(Call("start_with", (text(block), Start(f"{other}_start", places))))
 
     def _do_skip_zeros(self, loop: Term, tensor: Value, dim: Value) -> None:
         operand = self.block.operands[self.slot[text(tensor)]]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
+from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 from heron_asp.schedule.express import express, named
-from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
+from heron_asp.schedule.start import Start, start_with
 from heron_asp.schedule.tensor_intrin import register
 from heron_asp.schedule.zeros import skip_zeros
 
 PREPARED = "meta_schedule.layout_rewrite_preproc"  # TVM's own mark of a block that packs what is known ahead
 KERNEL = "main"
+ALIGNMENT = 64  # bytes; what TVM's code assumes of every tensor
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def begin(block: BlockFacts, call: Call, **options: Any) -> Any:
 
     (form,) = call.arguments
     assert isinstance(form, Form), call
-    return Schedule(express(block, dict(form.padded), form.innermost), **options)
+    return Schedule(express(block, dict(form.padded), form.innermost, dict(form.shifts)), **options)
 
 
 def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:
@@ -87,6 +92,10 @@ def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping
         block, *skips = call.arguments
         loops = [(made[skip.loop.name], skip.window) for skip in skips if isinstance(skip, Skip)]
         return skip_zeros(schedule, str(block), loops)
+    if call.primitive == "start_with":
+        block, start = call.arguments
+        assert isinstance(start, Start), call
+        return start_with(schedule, str(block), start)
     arguments = [_value(argument, made, intrinsics) for argument in call.arguments]
     options = {name: _value(value, made, intrinsics) for name, value in call.options}
     result = getattr(schedule, call.primitive)(*arguments, **options)
@@ -108,7 +117,7 @@ def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str,
     if isinstance(argument, Source):
         return intrinsics[argument.intrinsic].reached.ir
     if isinstance(argument, IntrinsicName):
-        return register(intrinsics[argument.intrinsic], argument.seating)
+        return register(intrinsics[argument.intrinsic], argument.seating, argument.stored)
     return argument
 
 
@@ -120,35 +129,82 @@ def _index_function(index_map: IndexMap) -> Any:
 def split_prepared(module: Any) -> Program:
     """Moves blocks that are marked as prepared ahead into functions of their own; the kernel takes what they write.
 
-    Does for a single kernel what TVM's SplitLayoutRewritePreproc does for a Relax module.
+    Does for a single kernel what TVM's SplitLayoutRewritePreproc does for a Relax module. What several blocks make of
+    one operand lies in one tensor: of the operand's element type, each part beginning where a tensor may.
     """
     from tvm import IRModule, tirx
 
     kernel = module[KERNEL]
     root = kernel.body.block
     statements = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
-    parameters, buffers = list(kernel.params), list(root.alloc_buffers)
-    rest, functions, packings = [], {}, []
+    prepared: dict[str, list[_Prepared]] = {}
+    rest = []
     for statement in statements:
         block = _prepared_block(statement)
         if block is None:
             rest.append(statement)
-            continue
-        plain, packed = block.reads[0].source, block.writes[0].source
-        at = next(i for i, parameter in enumerate(parameters) if parameter.name == plain.name)
-        name = f"pack_{parameters[at].name}"
-        body = _root(root, kernel.body, [statement], [])
-        functions[name] = tirx.PrimFunc([parameters[at], packed], body, kernel.ret_type, kernel.attrs).with_attr(
-            "global_symbol", name
-        )
-        packings.append(Packing(parameters[at].name, name, _extents(packed), _extents(parameters[at])))
-        parameters[at] = packed
-        buffers = [buffer for buffer in buffers if not buffer.same_as(packed)]
+        else:
+            plain, made = block.reads[0].source, block.writes[0].source
+            prepared.setdefault(str(plain.name), []).append(_Prepared(statement, made))
     if not rest:
         raise InternalError("everything was prepared ahead; no kernel is left")
+    made = [one.tensor for several in prepared.values() for one in several]
+    buffers = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(one) for one in made)]
+    parameters = [one for one in kernel.params if not any(one.same_as(other) for other in made)]
     body = _root(root, kernel.body, rest, buffers)
+    functions, packings = {}, []
+    for tensor, several in prepared.items():
+        at = next(i for i, parameter in enumerate(parameters) if parameter.name == tensor)
+        plain, name = parameters[at], f"pack_{tensor}"
+        packed, views = _together(plain, [one.tensor for one in several])
+        packing = _over(views, packed, _root(root, kernel.body, [one.statement for one in several], []))
+        functions[name] = tirx.PrimFunc([plain, packed], packing, kernel.ret_type, kernel.attrs).with_attr(
+            "global_symbol", name
+        )
+        packings.append(Packing(tensor, name, _extents(packed), _extents(plain)))
+        parameters[at] = packed
+        body = _over(views, packed, body)
     functions[KERNEL] = tirx.PrimFunc(parameters, body, kernel.ret_type, kernel.attrs)
     return Program(IRModule(functions), tuple(packings))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A statement that is executed ahead, and the tensor that it makes."""
+
+    statement: Any
+    tensor: Any
+
+
+def _together(plain: Any, tensors: Sequence[Any]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """One tensor that holds several, and each of these with its view of it; one tensor by itself has none."""
+    from tvm import tirx
+
+    if len(tensors) == 1:
+        return tensors[0], []
+    end, views = 0, []  # in bytes
+    for one in tensors:
+        size = np.dtype(str(one.dtype)).itemsize
+        view = tirx.decl_buffer(one.shape, one.dtype, name=one.name, elem_offset=end // size)
+        views.append((one, view))
+        end += -(-prod(_extents(one)) * size // ALIGNMENT) * ALIGNMENT
+    shape = (end // np.dtype(str(plain.dtype)).itemsize,)
+    return tirx.decl_buffer(shape, plain.dtype, name=f"{plain.name}_packed"), views
+
+
+def _over(views: Sequence[tuple[Any, Any]], packed: Any, body: Any) -> Any:
+    """A body that reads and writes the views of a tensor instead of tensors of their own."""
+    import tvm_ffi
+    from tvm import tirx
+
+    if not views:
+        return body
+
+    def replace(variable: Any) -> Any:
+        return next((view for one, view in views if variable.same_as(one)), variable)
+
+    declared = [tirx.DeclBuffer(view, data=packed.data) for _, view in views]
+    return tirx.SeqStmt([*declared, tvm_ffi.structural_map(body, [(tirx.Var, replace)])])
 
 
 def _extents(buffer: Any) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heron_asp.schedule.plan import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
+from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 
 
 def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:
@@ -18,16 +18,18 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
     """
     sources = {a.intrinsic for call in calls for a in call.arguments if isinstance(a, Source)}
     named = [a for call in calls for a in call.arguments if isinstance(a, IntrinsicName)]
+    used = {call.primitive for call in calls}
     lines = [
         "from heron_asp import operator, resolve_target",
         "from heron_asp.analysis import analyse",
         "from heron_asp.schedule.express import express",
+        *(["from heron_asp.schedule.start import Start, start_with"] if "start_with" in used else []),
         *(["from heron_asp.schedule.tensor_intrin import register"] if named else []),
-        *(["from heron_asp.schedule.zeros import Window, skip_zeros"] if calls[-1].primitive == "skip_zeros" else []),
+        *(["from heron_asp.schedule.zeros import Window, skip_zeros"] if "skip_zeros" in used else []),
         "from tvm.s_tir import Schedule",
         "",
         f"target = resolve_target({target!r})",
-        *(f"register(target.intrinsics[{one.intrinsic!r}], {one.seating!r})" for one in named),
+        *(f"register(target.intrinsics[{one.intrinsic!r}], {one.seating!r}{_stored(one)})" for one in named),
         *(f"{_source_name(name)} = target.intrinsics[{name!r}].call.ir" for name in sorted(sources)),
         "",
         "",
@@ -48,7 +50,12 @@ def _form(call: Call) -> str:
     (form,) = call.arguments
     assert isinstance(form, Form), call
     padded = f", {dict(form.padded)!r}" if form.padded else ""
-    return padded + (f", innermost={form.innermost!r}" if form.innermost else "")
+    shifts = f", shifts={dict(form.shifts)!r}" if form.shifts else ""
+    return padded + (f", innermost={form.innermost!r}" if form.innermost else "") + shifts
+
+
+def _stored(intrinsic: IntrinsicName) -> str:
+    return f", {intrinsic.stored!r}" if intrinsic.stored else ""
 
 
 def _source_name(intrinsic: str) -> str:
@@ -60,6 +67,8 @@ def _statement(call: Call) -> str:
         block, *skips = call.arguments
         shown = ", ".join(f"({skip.loop.name}, {skip.window!r})" for skip in skips if isinstance(skip, Skip))
         return f"sch = skip_zeros(sch, {block!r}, [{shown}])"
+    if call.primitive == "start_with":
+        return f"sch = start_with(sch, {', '.join(map(repr, call.arguments))})"
     arguments = [_show(argument) for argument in call.arguments]
     arguments += [f"{name}={_show(value)}" for name, value in call.options]
     called = f"sch.{call.primitive}({', '.join(arguments)})"
@@ -95,4 +104,4 @@ def _is_buffer(argument: tuple[Argument, ...]) -> bool:
 
 def registered_name(intrinsic: IntrinsicName) -> str:
     """The name of an intrinsic in TVM's registry."""
-    return f"heron_asp.{intrinsic.intrinsic}.{intrinsic.seating}"
+    return ".".join(("heron_asp", intrinsic.intrinsic, intrinsic.seating, *intrinsic.stored))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from heron_asp.errors import InternalError
 from heron_asp.measure.data import cases
 from heron_asp.operators import KINDS, Operator
 from heron_asp.schedule.express import express
+from heron_asp.schedule.start import Start, start_with
 from tests.analysis.expressions import called, made, padded, prim_func, read, same_results, tensor, total
 
 MOST_OPERATIONS = 50_000
@@ -112,6 +114,33 @@ def test_a_result_may_be_made_in_another_order(name: str, innermost: int) -> Non
     assert block.order(axis)[1] == axis  # behind the other spatial axis, before those that are summed
     assert _blocks_of(express(block, extents, axis)) == blocks
     assert same_results(prim_func(*arguments), block, extents, axis)
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("name", CASES)
+def test_what_an_offset_adds_is_taken_off_by_the_start(name: str, slot: int) -> None:
+    """Whichever operand has the offset, and whatever is padded."""
+    from tvm.s_tir import Schedule
+
+    tensors, extents, _ = CASES[name]
+    arguments = tensors()
+    block, function = read(*arguments), prim_func(*arguments)
+    shifted, other = block.operands[slot], block.operands[1 - slot]
+    schedule = Schedule(express(block, extents, shifts={shifted.name: 128}))
+    loops = schedule.get_loops(schedule.get_sblock(block.block))
+    spatial = [axis.name for axis in block.axes if axis.kind == "spatial"]
+    schedule.decompose_reduction(schedule.get_sblock(block.block), loops[len(spatial)])
+    start = Start(
+        f"{other.name}_start", tuple(spatial.index(axis) for axis in spatial if axis in block.indexes(other.name))
+    )
+    made = start_with(schedule, block.block, start).mod["main"]
+    rng = np.random.default_rng(0)
+    *inputs, output = function.params
+    values = [rng.integers(-9, 10, [int(extent) for extent in one.shape]).astype(str(one.dtype)) for one in inputs]
+    shape = [int(extent) for extent in output.shape]
+    begun = np.zeros([int(extent) for extent in made.params[-2].shape], np.int32)
+    found = called(made, [*values, begun], shape, "int32")
+    assert (found == called(function, values, shape, "int32")).all()
 
 
 def test_an_order_of_its_own_is_a_further_block() -> None:

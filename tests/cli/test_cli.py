@@ -65,6 +65,18 @@ def test_check_names_plain_code_plainly(call, tmp_path: Path) -> None:
         assert json.loads(out)["remedies"]
 
 
+def test_check_says_which_offset_cannot_be_made_up_for(call) -> None:
+    shape = "batch=2,m=16,n=32,k=16"
+    code, out, _ = call(
+        "check", "batch_matmul", "-s", shape, "-t", "zen4", "--dtype", "s8s8s32", "--tensorized", "--json"
+    )
+    found = json.loads(out)
+    assert code == ExitCode.INFEASIBLE
+    said = "vpdpbusd: tensor a would be read with an offset, for which b has to be known ahead and fit itself"
+    assert said in found["conflict"]
+    assert found["remedies"] == ["the instructions of the target take bf16bf16f32, u8s8s32"]
+
+
 def test_an_impossible_pin_is_infeasible_and_explained(call) -> None:
     code, out, _ = call("check", *GEMM, "--pin", "tile(c,m,register)=3", "--json")
     assert code == ExitCode.INFEASIBLE

@@ -18,6 +18,7 @@ pitch(a, 0, 10).  pitch(a, 1, 1).  pitch(b, 0, 40).  pitch(b, 1, 1).  pitch(c, 0
 constant(b).
 """
 DOT = """
+intrinsic_values(dot).
 intrinsic(dot).  needs(dot, flag).  has(flag).
 intrinsic_axis(dot, n, spatial, 16).  intrinsic_axis(dot, r, reduce, 4).
 intrinsic_operand(dot, 0, u8).       intrinsic_index(dot, 0, 0, r, 1).

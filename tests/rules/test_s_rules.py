@@ -3,6 +3,7 @@
 from tests.rules.conftest import DOT, GEMM, of
 
 S1 = ("core/s1_tensorize", "core/s1_roles")
+SHIFT = (*S1, "core/s1_shift")
 DLBOOST = ("dlboost/schedule", "dlboost/copies", "dlboost/copy_steps")
 PADDING = ("core/s1_tensorize", "core/s1_roles", "core/s1_padding")
 
@@ -28,6 +29,45 @@ def test_s1_refuses_with_the_reason_and_never_fails(answers):
         assert reason in found[0]
         assert "plain(c)" in found[0]
         assert not of(found[0], "aside")
+
+
+TWINS = "twin(s8, u8, 128).  twin(u8, s8, -128)."
+
+
+def test_s1_reads_the_twin_of_a_type_with_an_offset(answers):
+    signed = GEMM.replace("tensor(a, u8).", "tensor(a, s8).") + TWINS
+    (found,) = (one for one in answers(signed + DOT, *SHIFT) if "tensorize(c,dot)" in one)
+    assert of(found, "shifts") == {"shifts(c,a,128)"}
+    assert {
+        "step((10,c),shift(c,a,128))",
+        "step((11,start(b)),get_sblock(start(b),start(b)))",
+        'step((55,start(b)),annotate(start(b),"meta_schedule.layout_rewrite_preproc",1))',
+        "step((97,c),start_with(c,start(b)))",
+    } <= found
+    assert "refused(c,(dot,crossed),varies(b,a))" in found
+
+
+def test_s1_shifts_only_what_is_loaded_ahead_of_the_instruction(answers):
+    signed = GEMM.replace("tensor(a, u8).", "tensor(a, s8).") + TWINS
+    (found,) = answers(signed + DOT.replace("intrinsic_values(dot).", ""), *SHIFT)
+    assert "refused(c,(dot,straight),dtype(a,s8,u8))" in found
+    assert "plain(c)" in found
+
+
+def test_s1_shifts_nothing_that_fits(answers):
+    for found in answers(GEMM + TWINS + DOT, *SHIFT):
+        assert not of(found, "shifts")
+        assert "shifted(c,(dot,straight),a,128)" not in found
+
+
+def test_s1_refuses_an_offset_that_cannot_be_made_up_for(answers):
+    """The other operand varies, or would need an offset itself."""
+    signed = GEMM.replace("tensor(a, u8).", "tensor(a, s8).") + TWINS
+    both = GEMM.replace("tensor(a, u8).  tensor(b, s8).", "tensor(a, s8).  tensor(b, u8).") + TWINS + "constant(a)."
+    for facts in (signed.replace("constant(b).", ""), both):
+        (found,) = (one for one in answers(facts + DOT, *SHIFT) if "plain(c)" in one)
+        assert "refused(c,(dot,straight),varies(a,b))" in found
+        assert "fits(c,(dot,straight))" not in found
 
 
 def test_s1_moves_a_result_in_which_the_role_is_not_innermost(answers):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heron_asp.schedule.plan import IndexMap, plan
+from heron_asp.schedule.calls import IndexMap
+from heron_asp.schedule.plan import plan
 from heron_asp.schedule.replay import split_prepared
 from heron_asp.schedule.script import script
 from heron_asp.target import Target
@@ -17,6 +18,7 @@ CASES = [
     ("gemv", "u8s8s32", 1, {"m": 33, "k": 8}),
     ("batch_matmul", "u8s8s32", 2, {"batch": 2, "m": 5, "n": 20, "k": 8}),
     ("gemm", "f32f32f32", 1, {"m": 4, "n": 20, "k": 6}),
+    ("gemm", "s8s8s32", 1, {"m": 17, "n": 33, "k": 9}),
 ]
 
 
@@ -68,4 +70,3 @@ def test_steps_that_are_not_taken_make_no_call(zen4: Target) -> None:
 def test_index_map() -> None:
     index_map = IndexMap(2, ((1, "//", 16), (0, "//", 4), (1, "%", 16), (0, "%", 4)))
     assert index_map.apply([9, 35]) == [2, 2, 3, 1]
-    assert index_map.shape([12, 48]) == (3, 3, 16, 4)
