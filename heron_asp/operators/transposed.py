@@ -208,6 +208,11 @@ def _derived(extents: Extents) -> dict[str, int]:
                 "padding takes away from the result here; give less",
             )
         one = _phases(window, length)
+        if one.length < 1:
+            raise HeronError(
+                f"{_NAME}: along {dim} no element of the result has a product",
+                "with this stride and dilation all of them lie between those that have",
+            )
         found |= {f"o{dim}": length, f"q{dim}": one.length, f"r{dim}": one.count}
     along = _along({**extents, **found})
     require_size(_NAME, "the padded x", volume(extents, ("n", "ci")) * prod(one.reach for one in along))

@@ -187,3 +187,10 @@ def test_an_unknown_layout_is_refused() -> None:
     with pytest.raises(HeronError, match="conv1d has no layout 'channel-first'") as caught:
         operator("conv1d", {"n": 1, "w": 5, "ci": 4, "co": 6, "kw": 3}, layout="channel-first")
     assert "channels-first" in (caught.value.hint or "")
+
+
+def test_a_transposed_convolution_without_products_is_refused() -> None:
+    """Its only column lies between those that the stride and the dilated kernel reach."""
+    shape = {"n": 1, "h": 1, "w": 2, "ci": 1, "co": 1, "kh": 2, "kw": 1, "padding": 1, "stride": 2, "dilation": 2}
+    with pytest.raises(HeronError, match="along h no element of the result has a product"):
+        operator("conv2d_transposed", shape)
