@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -112,6 +112,16 @@ class Family(Strict):
     pays: Mapping[Name, Pays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...]
 
+    def roles(self, intrinsics: Collection[Intrinsic]) -> Mapping[str, int]:
+        """Of each kind of axis the most that one of them has, where instructions are given axes as the operator has them.
+
+        Of no interest where windows are merged: an axis of one step then costs more than the instruction gains.
+        """
+        if self.merge_windows:
+            return {}
+        kinds = [[axis.kind for axis in one.axes] for one in intrinsics]
+        return {kind: max(one.count(kind) for one in kinds) for kind in ("spatial", "reduce")}
+
 
 class Machine(Strict):
     """A target file.
@@ -173,6 +183,11 @@ class Target:
     def intrinsics(self) -> dict[str, Intrinsic]:
         """Intrinsics of the family and of this machine, by name; the machine's own come first where names are equal."""
         return {one.name: one for one in (*self.shared.intrinsics, *self.machine.intrinsics)}
+
+    @property
+    def axes_kept(self) -> tuple[bool, Mapping[str, int]]:
+        """What `analyse` is told of the family."""
+        return self.shared.merge_windows, self.shared.roles(self.intrinsics.values())
 
     @property
     def pays(self) -> dict[str, Pays]:

@@ -7,7 +7,7 @@ through a part is made of that part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,14 +17,15 @@ from heron_asp.dtypes import DTYPES
 from heron_asp.tir import divides, loads, substituted, with_loads
 
 
-def simplify(block: BlockFacts, windows: bool = True) -> BlockFacts:
+def simplify(block: BlockFacts, windows: bool = True, roles: Mapping[str, int] | None = None) -> BlockFacts:
     """The operator with as few axes and dimensions as its tensors allow.
 
     Args:
         block: the operator.
         windows: whether a dimension along which windows slide may become part of another.
+        roles: of each kind how many an instruction has: so many axes that can be padded stay, even if of one step.
     """
-    block = _without_units(_whole(_without_unit_axes(block)))
+    block = _without_units(_whole(_without_unit_axes(block, roles or {})))
     while True:
         merged = next((found for pair in _pairs(block) if (found := _merged(block, *pair, windows))), None)
         if merged is None:
@@ -42,15 +43,33 @@ def _pairs(block: BlockFacts) -> Iterator[tuple[Axis, Axis]]:
 # -- axes and dimensions of one step -----------------------------------------------------------------------------------
 
 
-def _without_unit_axes(block: BlockFacts) -> BlockFacts:
-    """Drops axes of one step, but keeps one of each kind."""
-    kept = []
+def _without_unit_axes(block: BlockFacts, roles: Mapping[str, int]) -> BlockFacts:
+    """Drops axes of one step, but keeps one of each kind, and those that roles lack: the innermost first."""
+    kept = {axis.name for axis in block.axes if axis.extent > 1}
     for kind in ("spatial", "reduce"):
-        axes = [axis for axis in block.axes if axis.kind == kind]
-        kept += [axis for axis in axes if axis.extent > 1] or axes[-1:]
-    names = {axis.name for axis in kept}
-    accesses = tuple(access for access in block.accesses if access.axis in names)
-    return replace(block, axes=tuple(kept), accesses=accesses)
+        axes = [axis.name for axis in block.axes if axis.kind == kind]
+        if kept.isdisjoint(axes):
+            kept.add(axes[-1])
+        for name in reversed(axes):
+            walks = {_indexed(block, one) for one in axes if one in kept and not _slides(block, one, kept)}
+            if len(walks) < roles.get(kind, 0) and not _slides(block, name, kept | {name}):
+                kept |= {name} if _indexed(block, name) not in walks else set()
+    accesses = tuple(access for access in block.accesses if access.axis in kept)
+    return replace(block, axes=tuple(axis for axis in block.axes if axis.name in kept), accesses=accesses)
+
+
+def _indexed(block: BlockFacts, axis: str) -> frozenset[str]:
+    """The tensors that an axis walks through."""
+    return frozenset(access.tensor for access in block.accesses if access.axis == axis)
+
+
+def _slides(block: BlockFacts, axis: str, kept: Collection[str]) -> bool:
+    """Whether an axis moves a window: in steps, or in a dimension along which another of those that are kept moves."""
+    own = [access for access in block.accesses if access.axis == axis]
+    return any(
+        one.stride != 1 or any(other.axis in kept and other.axis != axis for other in block.of(one.tensor, one.dim))
+        for one in own
+    )
 
 
 def _without_units(block: BlockFacts) -> BlockFacts:

@@ -16,12 +16,13 @@ from heron_asp.tir import loads, substituted, with_loads
 _SPATIAL, _REDUCE = 0, 2  # tvm.tirx.IterVar
 
 
-def analyse(operator: Operator, windows: bool = True) -> BlockFacts:
+def analyse(operator: Operator, windows: bool = True, roles: Mapping[str, int] | None = None) -> BlockFacts:
     """Reads an operator's facts off its TIR.
 
     Args:
         operator: what to compute.
         windows: whether a dimension along which windows slide may become part of another, such as the channels'.
+        roles: of each kind how many an instruction has, where nothing but an instruction can run an operator.
 
     Raises:
         HeronError: the TIR is not one block that adds up products of two elements at affine indices, with expressions
@@ -29,7 +30,7 @@ def analyse(operator: Operator, windows: bool = True) -> BlockFacts:
     """
     block = analyse_prim_func(operator.prim_func(), operator.constant)
     return (
-        block if operator.strided else simplify(block, windows)
+        block if operator.strided else simplify(block, windows, roles)
     )  # rows that may be any distance apart stay as they are
 
 

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from heron_asp.task import Task
 
 
+_MEANT = {
+    "compiler": "what TVM compiles for, by LLVM's name of it: [compiler] mcpu = ...",
+    "llvm_cpus": "LLVM's names of the CPUs that the numbers fit, as in targets/zen4.toml",
+    "memories": "caches, innermost first: name and capacity in bytes",
+}
+
+
 class Llvm:
     """See `heron_asp.backends.Backend`."""
 
@@ -26,7 +33,7 @@ class Llvm:
         needed = (("compiler", target.machine.compiler), ("llvm_cpus", target.machine.llvm_cpus))
         for key, value in (*needed, ("memories", target.machine.memories)):
             if not value:
-                raise HeronError(f"{target.path}: key '{key}' is missing")
+                raise HeronError(f"{target.path}: key '{key}' is missing", _MEANT[key])
         for intrinsic in target.intrinsics.values():
             if intrinsic.call is None:
                 raise HeronError(

@@ -213,7 +213,8 @@ def _blocks(family: Family) -> tuple[BlockFacts, ...]:
     for kind in KINDS.values():
         for shape, dtype, layout, epilogue in combinations(_shapes(kind), dtypes, kind.layouts, epilogues):
             with suppress(HeronError):  # an operator may refuse a type, an epilogue, or tensors of that size
-                found.append(analyse(operator(kind.name, shape, dtype, layout, epilogue), family.merge_windows))
+                made = operator(kind.name, shape, dtype, layout, epilogue)
+                found.append(analyse(made, family.merge_windows, family.roles(family.intrinsics)))
     return tuple(found)
 
 

@@ -216,7 +216,8 @@ class LocalDevice:
         if kind == "without":
             return Measurement(
                 Status.COMPILE,
-                error=f"the machine code of a tensorized kernel has no {', '.join(value)}",
+                error=f"the machine code of a tensorized kernel has no {', '.join(value)}: LLVM may have made another "
+                "instruction of it that the machine's compiler.mcpu has",
                 build_seconds=build_seconds,
             )
         if kind == "wrong":

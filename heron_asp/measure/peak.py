@@ -16,6 +16,7 @@ from heron_asp.target import Target
 
 ACCUMULATORS = 12  # more than latency times throughput of any such instruction, few enough to stay in registers
 _STEPS = 100_000
+_ROWS = 64  # of the first operand, taken in turn: in the nearest cache, and too many for the registers
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,20 @@ class PeakProgram:
 
 
 def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProgram:
-    """A kernel that executes an intrinsic on registers only: its operands do not change from step to step."""
+    """A kernel that executes an intrinsic on registers, but for one load a step.
+
+    No two products are the same: where an intrinsic multiplies and adds by several instructions, LLVM would multiply once.
+    """
     from tvm import te
     from tvm.s_tir import Schedule
 
     from heron_asp.measure.kernel import tvm_target
 
     extents = intrinsic.extents
-    shapes = [tuple(extents[role] for role in operand.index) for operand in intrinsic.operands]
+    shapes = [
+        (many, *(extents[role] for role in operand.index))
+        for many, operand in zip((_ROWS, ACCUMULATORS), intrinsic.operands, strict=True)
+    ]
     first, second = (
         te.placeholder(shape, DTYPES[operand.dtype].storage, name=name)
         for name, shape, operand in zip("ab", shapes, intrinsic.operands, strict=True)
@@ -64,12 +71,13 @@ def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProg
     }
     step = te.reduce_axis((0, _STEPS), name="step")
 
-    def element(tensor: Any, operand: IntrinsicOperand, place: dict[str, Any]) -> Any:
-        return widen(tensor[tuple(place[role] for role in operand.index)], DTYPES[operand.dtype], accumulator)
+    def element(tensor: Any, which: Any, operand: IntrinsicOperand, place: dict[str, Any]) -> Any:
+        return widen(tensor[(which, *(place[role] for role in operand.index))], DTYPES[operand.dtype], accumulator)
 
     def compute(*indices: Any) -> Any:
         place = {**dict(zip(intrinsic.result.index, indices[2:], strict=True)), **reduced}
-        product = element(first, intrinsic.operands[0], place) * element(second, intrinsic.operands[1], place)
+        row, panel = intrinsic.operands
+        product = element(first, step % _ROWS, row, place) * element(second, indices[1], panel, place)
         return te.sum(product, axis=[step, *reduced.values()])
 
     shape = (threads, ACCUMULATORS, *(extents[role] for role in intrinsic.result.index))

@@ -224,3 +224,18 @@ def test_it_computes_the_same(name: str) -> None:
 def test_shipped_operators(name: str, layout: str, shape: dict[str, int], axes: dict[str, int]) -> None:
     whole = {"n": 2, "h": 6, "w": 7, "ci": 3, "co": 5, **shape} if name != "gemm" else shape
     assert analyse(operator(name, whole, layout=layout)).extents == axes
+
+
+@pytest.mark.parametrize(
+    ("shape", "roles", "axes"),
+    [
+        ({"ci": 1}, {"spatial": 1, "reduce": 1}, {"n": 2, "oh": 6, "ow": 7, "co": 5, "kh": 3, "kw": 3, "ci": 1}),
+        ({"n": 1, "co": 1}, {"spatial": 1, "reduce": 1}, {"oh": 6, "ow": 7, "co": 1, "kh": 3, "kw": 3, "ci": 3}),
+        ({"n": 1}, {"spatial": 1, "reduce": 1}, {"oh": 6, "ow": 7, "co": 5, "kh": 3, "kw": 3, "ci": 3}),
+        ({"n": 1}, {"spatial": 2, "reduce": 1}, {"n": 1, "oh": 6, "ow": 7, "co": 5, "kh": 3, "kw": 3, "ci": 3}),
+    ],
+)
+def test_a_step_stays_where_a_role_needs_it(shape: dict[str, int], roles: dict[str, int], axes: dict[str, int]) -> None:
+    """Windows cannot be padded to the entries of a memory: a batch or a channel can, even of one."""
+    whole = {"n": 2, "h": 6, "w": 7, "ci": 3, "co": 5, "kh": 3, "kw": 3, "padding": 1, **shape}
+    assert analyse(operator("conv2d", whole), False, roles).extents == axes
