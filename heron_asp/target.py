@@ -113,7 +113,7 @@ class Family(Strict):
     intrinsics: tuple[Intrinsic, ...]
 
     def roles(self, intrinsics: Collection[Intrinsic]) -> Mapping[str, int]:
-        """Of each kind of axis the most that one of them has, where instructions are given axes as the operator has them.
+        """Of each kind of axis the most that one of them has, where they are given axes as the operator has them.
 
         Of no interest where windows are merged: an axis of one step then costs more than the instruction gains.
         """

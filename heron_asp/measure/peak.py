@@ -49,7 +49,7 @@ class PeakProgram:
 def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProgram:
     """A kernel that executes an intrinsic on registers, but for one load a step.
 
-    No two products are the same: where an intrinsic multiplies and adds by several instructions, LLVM would multiply once.
+    No two products are equal: of an intrinsic that multiplies and adds apart, LLVM would multiply once and for all.
     """
     from tvm import te
     from tvm.s_tir import Schedule
