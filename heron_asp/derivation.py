@@ -27,7 +27,7 @@ class Refusal:
         block: the block.
         intrinsic: the intrinsic's name.
         seating: `straight` or `crossed`.
-        reason: e.g. `lacks(amx)` or `dtype(a, f16, u8)`.
+        reason: e.g. `lacks(flag)` or `dtype(a, f16, u8)`.
         misfits: where no axis can play a role, each axis of the role's kind with what speaks against it.
     """
 

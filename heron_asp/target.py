@@ -295,6 +295,10 @@ def _check_against_family(target: Target) -> None:
             are nested do not grow, or the backend cannot work with the numbers.
     """
     machine, family = target.machine, target.shared
+    names = [memory.name for memory in machine.memories]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise HeronError(f"{target.path}: memory '{twice}' is listed twice")
     for inner, outer in zip(machine.memories, machine.memories[1:], strict=False):
         if family.nested and outer.capacity <= inner.capacity:
             raise HeronError(

@@ -192,7 +192,10 @@ def _task(
         raise HeronError(f"-s {shape[:_LONGEST_SHAPE]}: not extents in plain digits", "e.g. -s m=64,n=64,k=64")
     machine = resolve_target(target)
     usual = machine.shared.defaults
-    made = make_operator(operator, parse_shape(shape), dtype or usual.dtype or None, layout, epilogue or usual.epilogue)
+    extents, types = parse_shape(shape), dtype or usual.dtype or None
+    made = make_operator(operator, extents, types, layout, epilogue)
+    if not epilogue and usual.epilogue and made.kind.channel and made.types[-1].is_integer:
+        made = make_operator(operator, extents, types, layout, usual.epilogue)
     return Task(
         made,
         machine,

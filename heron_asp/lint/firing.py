@@ -41,7 +41,7 @@ DTYPES = ("u8s8s32", "s8s8s32", "bf16bf16f32", "f32f32f32")
 THREADS = (1, 2)
 MOST_DERIVATIONS = 600  # all that fires does after 20
 MOST_PROBLEMS = (
-    48  # constraint problems, which take some 20 times longer than a derivation; all that fires does after 8
+    96  # constraint problems, which take some 20 times longer than a derivation; all that fires does after 8
 )
 _FIRED = "__fired"
 _LEFT_OUT = (ast.ASTType.ShowSignature, ast.ASTType.ShowTerm, ast.ASTType.Minimize)

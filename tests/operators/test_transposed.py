@@ -70,7 +70,10 @@ def shapes(draw: Any) -> dict[str, int]:
 @example(PLAIN | {"stride": 5, "padding": 2}, "channels-first")
 @settings(max_examples=25, deadline=None)
 def test_it_equals_its_definition(shape: dict[str, int], layout: str) -> None:
-    check(shape, layout)
+    try:
+        check(shape, layout)
+    except HeronError as error:  # its only columns lie between those that have products
+        assert "no element of the result has a product" in error.message
 
 
 @pytest.mark.parametrize(

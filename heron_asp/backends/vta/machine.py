@@ -55,6 +55,8 @@ def numbers_of(target: Target) -> Numbers:
     """
     where = str(target.path)
     limits, memories = target.machine.limits, {one.name: one.capacity for one in target.machine.memories}
+    if target.machine.compiler is not None:
+        raise HeronError(f"{where}: VTA's programs are not compiled by TVM", "leave out [compiler]")
     for name in _MEMORIES:
         if name not in memories:
             raise HeronError(f"{where}: memory '{name}' is missing", f"VTA has the memories {', '.join(_MEMORIES)}")
