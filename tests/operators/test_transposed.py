@@ -73,7 +73,8 @@ def test_it_equals_its_definition(shape: dict[str, int], layout: str) -> None:
     try:
         check(shape, layout)
     except HeronError as error:  # its only columns lie between those that have products
-        assert "no element of the result has a product" in error.message
+        if "no element of the result has a product" not in error.message:
+            raise
 
 
 @pytest.mark.parametrize(
