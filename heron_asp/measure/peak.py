@@ -14,7 +14,9 @@ from heron_asp.schedule.replay import KERNEL
 from heron_asp.schedule.tensor_intrin import register
 from heron_asp.target import Target
 
-ACCUMULATORS = 12  # more than latency times throughput of any such instruction, few enough to stay in registers
+# Of each kernel. Many are more than latency times throughput of any such instruction, and stay in registers with their
+# operands; where an intrinsic is several instructions that contend for units, few of them may get on better.
+ACCUMULATORS = (14, 2)
 _STEPS = 100_000
 _ROWS = 64  # of the first operand, taken in turn: in the nearest cache, and too many for the registers
 
@@ -46,7 +48,7 @@ class PeakProgram:
         return float(self.operations / min(evaluator(*tensors).results))
 
 
-def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProgram:
+def peak_program(intrinsic: Intrinsic, target: Target, threads: int, sums: int = ACCUMULATORS[0]) -> PeakProgram:
     """A kernel that executes an intrinsic on registers, but for one load a step.
 
     No two products are equal: of an intrinsic that multiplies and adds apart, LLVM would multiply once and for all.
@@ -59,7 +61,7 @@ def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProg
     extents = intrinsic.extents
     shapes = [
         (many, *(extents[role] for role in operand.index))
-        for many, operand in zip((_ROWS, ACCUMULATORS), intrinsic.operands, strict=True)
+        for many, operand in zip((_ROWS, sums), intrinsic.operands, strict=True)
     ]
     first, second = (
         te.placeholder(shape, DTYPES[operand.dtype].storage, name=name)
@@ -80,7 +82,7 @@ def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProg
         product = element(first, step % _ROWS, row, place) * element(second, indices[1], panel, place)
         return te.sum(product, axis=[step, *reduced.values()])
 
-    shape = (threads, ACCUMULATORS, *(extents[role] for role in intrinsic.result.index))
+    shape = (threads, sums, *(extents[role] for role in intrinsic.result.index))
     # te.compute reads the number of indices off the function's signature
     compute_fixed = {3: lambda t, i, x: compute(t, i, x), 4: lambda t, i, x, y: compute(t, i, x, y)}[len(shape)]
     output = te.compute(shape, compute_fixed, name="c")
@@ -88,8 +90,8 @@ def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProg
     block = schedule.get_sblock("c")
     loops = schedule.get_loops(block)
     thread, accumulators, *rest = loops
-    spatial, (steps, *sums) = rest[: len(intrinsic.result.index)], rest[len(intrinsic.result.index) :]
-    schedule.reorder(thread, steps, accumulators, *spatial, *sums)
+    spatial, (steps, *inside) = rest[: len(intrinsic.result.index)], rest[len(intrinsic.result.index) :]
+    schedule.reorder(thread, steps, accumulators, *spatial, *inside)
     if threads > 1:
         schedule.parallel(thread)
     schedule.decompose_reduction(block, steps)
@@ -99,5 +101,5 @@ def peak_program(intrinsic: Intrinsic, target: Target, threads: int) -> PeakProg
     schedule.tensorize(spatial[0], register(intrinsic, "straight"))
     storages = [DTYPES[operand.dtype].storage for operand in intrinsic.operands]
     operands = (*zip(storages, shapes, strict=True), (accumulator.storage, shape))
-    operations = intrinsic.operations * ACCUMULATORS * _STEPS * threads
+    operations = intrinsic.operations * sums * _STEPS * threads
     return PeakProgram(schedule.mod, operations, operands, tvm_target(target, threads))
