@@ -1,0 +1,1 @@
+"""The backend for NVIDIA GPUs: TVM makes CUDA C++ of schedules, nvcc compiles it, an emulator runs it on the CPU."""
