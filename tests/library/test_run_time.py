@@ -199,7 +199,7 @@ def test_the_setting_chooses_between_kernels_of_one_shape(exported: Exported) ->
             library.set_threads(threads)
             before = threads()
             assert case.error(library.compute(interface_of(made), made, case.inputs)) is None
-            found.append(workers() - before)
+            found.append(threads() - before)
         return found
 
     assert exported.call(work) == [0, 1]
