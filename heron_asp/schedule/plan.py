@@ -55,7 +55,7 @@ class _Planner:
         self.rank = {tensor.name: len(tensor.shape) for tensor in (*block.operands, block.result)}
         if block.finish is not None:
             self.rank[block.result.name] = len(block.finish.parameter.shape)
-        self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
+        self.rank_of = {copy: self.rank[text(tensor)] for copy, _, tensor, _ in sketch.of("copy")}
         self.form = Form()
         self._call("express", self.form)
         self.skips: list[Skip] = []
@@ -106,10 +106,11 @@ class _Planner:
     def _do_cache_write(self, copy: Value, block: Value, _tensor: Value, scope: Value) -> None:
         self._call("cache_write", self._ref(block), 0, text(scope), results=[self._name(copy)])
         self.written = f"{self.written}_{text(scope)}"
+        self.rank_of[copy] = len(self.block.result.shape)  # a copy of the sums themselves
 
     def _do_transform_layout(self, copy: Value, _layout: Value) -> None:
         parts = tuple(self._layout_part(part) for part in self._layout(copy))
-        index_map = IndexMap(self.rank[self.tensor_of[copy]], parts)
+        index_map = IndexMap(self.rank_of[copy], parts)
         self._call("transform_layout", self._ref(copy), ("write", 0), index_map)
 
     def _do_split(self, what: Value, parts: Value | None = None) -> None:
@@ -180,7 +181,7 @@ class _Planner:
         assert isinstance(whole, Term)
         copy = whole.arguments[0]
         self._copy_loop(copy, 0)
-        loops = [self._ref(Term("loop", (copy, dim))) for dim in range(self.rank[self.tensor_of[copy]])]
+        loops = [self._ref(Term("loop", (copy, dim))) for dim in range(self.rank_of[copy])]
         if len(loops) == 1:
             self.names[whole] = loops[0].name
         else:
@@ -315,7 +316,7 @@ class _Planner:
         """The loop of a dimension of a copy; asks for all of the copy's loops once."""
         loop = Term("loop", (copy, dim))
         if loop not in self.names:
-            rank = self.rank[self.tensor_of[copy]]
+            rank = self.rank_of[copy]
             names = [self._name(Term("loop", (copy, one))) for one in range(rank)]
             self._call("get_loops", self._ref(copy), results=names, take=rank)
         return loop

@@ -45,11 +45,11 @@ class Cuda:
 
     def show(self, task: Task, candidate: Candidate, view: View) -> str:
         """The schedule as Python that runs, or CUDA C++."""
-        from heron_asp.backends.cuda.lower import program_of
+        from heron_asp.backends.cuda.build import build
         from heron_asp.schedule.script import script
 
         if view is View.CODE:
-            return program_of(task.program(candidate).module, task.target).source
+            return build(task, candidate).source
         made = task.operator
         arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
         arguments += f", {made.epilogue_text!r}" if made.epilogue else ""

@@ -9,14 +9,15 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from heron_asp.backends.cuda.program import Buffer, Dim3, Kernel, Program, Use
+from heron_asp.backends.cuda.sharing import share_memory
 from heron_asp.errors import InternalError
 from heron_asp.schedule.replay import KERNEL
 
 if TYPE_CHECKING:
     from heron_asp.target import Target
 
-# StorageRewrite of TVM 0.27 reuses a dead f16 tile for an f32 one and then refuses what it has made.
-_CONFIG = {"tirx.disable_storage_rewrite": True, "tirx.use_async_copy": True}
+# There is no StorageRewrite below: TVM 0.27's reuses a dead f16 tile for an f32 one and then refuses what it has made.
+_CONFIG = {"tirx.use_async_copy": True}
 _VECTOR_BYTES = 16
 _SHARED = ("shared", "shared.dyn")
 
@@ -42,43 +43,75 @@ def shared_bytes(target: Target) -> int:
     return next(memory.capacity for memory in target.machine.memories if memory.name == "shared")
 
 
-def lowered(module: Any, target: Target) -> Any:
-    """The device's part of a scheduled module as the passes leave it before code is made of it.
+def lowered(module: Any, target: Target, sizes: Mapping[str, int]) -> Any:
+    """A scheduled module as TVM's passes leave it before host and device are split: all that its kernels take is known.
+
+    Args:
+        module: from `heron_asp.schedule.replay`.
+        target: the GPU.
+        sizes: bytes of each buffer in shared memory, see `share_memory`.
 
     Raises:
         tvm.error.TVMError: TVM refuses the schedule.
     """
     import tvm
-    from tvm import s_tir
+    from tvm import s_tir, tirx
 
-    tirx, scheduled = tvm.tirx.transform, s_tir.transform
+    whole, scheduled = tirx.transform, s_tir.transform
     passes = [
-        tirx.BindTarget(tvm_target(target)),
-        scheduled.LowerCrossThreadReduction(),
+        whole.BindTarget(tvm_target(target)),
+        scheduled.CanonicalizeLoop(),
         scheduled.LowerInitBlock(),
         scheduled.PlanAndUpdateBufferAllocationLocation(),
         scheduled.ConvertBlocksToOpaque(),
         scheduled.LiftThreadBinding(),
         scheduled.ManifestSharedMemoryLocalStage(),
         scheduled.CompactBufferAllocation(),
-        tirx.StmtSimplify(),
         scheduled.LowerAutoCopy(),
         scheduled.UnifyThreadBinding(),
         scheduled.LowerMatchBuffer(),
+        scheduled.StmtSimplify(),
+        scheduled.InjectPermutedLayout(),
         scheduled.InjectSoftwarePipeline(),
+        scheduled.TransformMmaBufferLayout(),
         scheduled.LowerOpaqueBlock(),
-        tirx.FlattenBuffer(),
-        tirx.BF16ComputeLegalize(),
-        tirx.NarrowDataType(32),
-        tirx.StmtSimplify(),
-        tirx.VectorizeLoop(True),
-        scheduled.InjectVirtualThread(),
+        whole.FlattenBuffer(),
+        whole.BF16ComputeLegalize(),
+        whole.NarrowDataType(32),
+        whole.VectorizeLoop(True),
         scheduled.InjectDoubleBuffer(),
-        scheduled.MergeSharedMemoryAllocations(),
-        tirx.LowerIntrin(),
+        scheduled.LowerAsyncDMA(),
+        scheduled.HoistIfThenElse(),
+        whole.UnrollLoop(),
+        scheduled.RenormalizeSplitPattern(),
+        whole.StmtSimplify(),
+        whole.RemoveNoOp(),
+        scheduled.RewriteUnsafeSelect(),
+        whole.CommonSubexprElim(),
+        whole.VerifyMemory(),
+        whole.AnnotateEntryFunc(),
+        scheduled.ThreadSync("shared"),
+        scheduled.ThreadSync("shared.dyn"),
+        scheduled.InferFragment(),
+        scheduled.InjectPTXAsyncCopy(),
+        share_memory(sizes),
     ]
-    with tvm.transform.PassContext(config=_CONFIG):
+    with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
         return tvm.transform.Sequential(passes)(module)
+
+
+def _rest() -> Any:
+    """What is left of TVM's pipeline: host and device apart, and their conventions."""
+    import tvm
+    from tvm import tirx
+    from tvm.s_tir.pipeline import finalize_device_passes, finalize_host_passes
+
+    passes = [
+        tirx.transform.SplitHostDevice(),
+        tirx.transform.MakePackedAPI(),
+        tirx.transform.BF16StorageLegalize(),
+    ]
+    return tvm.transform.Sequential(passes), finalize_host_passes, finalize_device_passes
 
 
 def refusal(module: Any, target: Target) -> str:
@@ -94,22 +127,27 @@ def refusal(module: Any, target: Target) -> str:
     return ", ".join(against)
 
 
-def program_of(module: Any, target: Target, ahead: Any = None) -> Program:
-    """CUDA C++ of a scheduled module, with its launches.
+_PIPELINE = "heron_asp.cuda"
+
+
+def program_of(module: Any, target: Target) -> Program:
+    """CUDA C++ of a module, with its launches.
 
     Args:
-        module: from `heron_asp.schedule.replay`.
+        module: from `lowered`.
         target: the GPU.
-        ahead: what `lowered` made of it, if that is known.
 
     Raises:
-        tvm.error.TVMError: TVM refuses the schedule.
+        tvm.error.TVMError: TVM makes no code of it.
     """
     import tvm
+    from tvm.tirx.compilation_pipeline import register_tir_pipeline
 
-    launches = _launches(ahead if ahead is not None else lowered(module, target))
+    register_tir_pipeline(_PIPELINE, _rest)
+    launches = _launches(module)
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-        source = str(tvm.compile(module, target=tvm_target(target)).mod.imports[0].inspect_source())
+        built = tvm.compile(module, target=tvm_target(target), tir_pipeline=_PIPELINE)
+    source = str(built.mod.imports[0].inspect_source())
     signatures = _signatures(source)
     if len(signatures) != len(launches.kernels):
         raise InternalError(f"{len(launches.kernels)} kernels were lowered, {len(signatures)} are in the source")
