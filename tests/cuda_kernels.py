@@ -41,6 +41,7 @@ class Gemm:
         vector: elements that a thread fetches at once.
         pad: elements that each row in shared memory is longer.
         mma: `mma.sync` and `ldmatrix` in place of wmma.
+        missing: rows that `a` is shorter; zeros stand for them in shared memory.
     """
 
     m: int = 64
@@ -58,22 +59,24 @@ class Gemm:
     pad: int = 8
     pad_sum: int = 4
     mma: bool = False
+    missing: int = 0
 
     @property
     def scope(self) -> str:
         return "shared.dyn" if self.dynamic else "shared"
 
     def arrays(self, seed: int = 0) -> dict[str, np.ndarray]:
-        """Inputs: integers that both half precision and a sum in single precision hold exactly, unless sums are halves."""
+        """Inputs: integers so small that all sums are exact, in half precision too."""
         random = np.random.default_rng(seed)
         columns = (self.n, self.k) if self.transposed else (self.k, self.n)
         span = 2 if self.sum == "float16" else 8
-        draw = [random.integers(-span, span, size, endpoint=True) for size in ((self.m, self.k), columns)]
+        draw = [random.integers(-span, span, size, endpoint=True) for size in ((self.m - self.missing, self.k), columns)]
         return {name: values.astype(numpy_type(self.operand)) for name, values in zip("ab", draw, strict=True)}
 
     def expected(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
         """The exact product."""
         a, b = (arrays[name].astype(np.float64) for name in "ab")
+        a = np.pad(a, ((0, self.missing), (0, 0)))
         return (a @ (b.T if self.transposed else b)).astype(numpy_type(self.sum))
 
 
@@ -89,17 +92,22 @@ def gemm_program(gemm: Gemm) -> Program:
 
 def definition(gemm: Gemm) -> tirx.PrimFunc:
     m, n, k = gemm.m, gemm.n, gemm.k
-    a = te.placeholder((m, k), gemm.operand, name="a")
+    a = te.placeholder((m - gemm.missing, k), gemm.operand, name="a")
     b = te.placeholder((n, k) if gemm.transposed else (k, n), gemm.operand, name="b")
     axis = te.reduce_axis((0, k), name="k")
+    zero = tirx.const(0, gemm.operand)
+    there = m - gemm.missing
+    padded = te.compute((m, k), lambda i, j: tirx.if_then_else(i < there, a[i, j], zero), name="padded")
+    left = padded if gemm.missing else a
+
+    def wide(value: Any) -> Any:
+        return value.astype(gemm.sum) if gemm.sum != gemm.operand else value
 
     def term(row: Any, column: Any) -> Any:
-        factors = a[row, axis], b[column, axis] if gemm.transposed else b[axis, column]
-        return prod(factor.astype(gemm.sum) if gemm.sum != gemm.operand else factor for factor in factors[:1]) * (
-            factors[1].astype(gemm.sum) if gemm.sum != gemm.operand else factors[1]
-        )
+        right = b[column, axis] if gemm.transposed else b[axis, column]
+        return te.sum(wide(left[row, axis]) * wide(right), axis=axis)
 
-    c = te.compute((m, n), lambda row, column: te.sum(term(row, column), axis=axis), name="C")
+    c = te.compute((m, n), term, name="C")
     return te.create_prim_func([a, b, c]).with_attr("global_symbol", "gemm")
 
 
@@ -132,6 +140,8 @@ def wmma_gemm(gemm: Gemm) -> s_tir.Schedule:
     schedule.bind(warp, "threadIdx.y")
 
     fetches = [fetch(schedule, gemm, outer, which, k_block) for which in (0, 1)]
+    if gemm.missing:
+        schedule.compute_inline(schedule.get_sblock("padded"))
     fragments = [schedule.cache_read(outer, which, f"wmma.matrix_{'ab'[which]}") for which in (0, 1)]
     for fragment in fragments:
         schedule.compute_at(fragment, k_tile)

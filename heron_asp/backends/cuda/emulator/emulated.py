@@ -201,9 +201,8 @@ def _sampled(kernel: Kernel, sample: int | None) -> Sequence[int] | None:
     count = prod(kernel.grid)
     if sample is None or sample >= count:
         return None
-    chosen = [0, count - 1][:sample]
-    rest = np.random.default_rng(count).choice(count - 2, max(0, sample - 2), replace=False) + 1 if count > 2 else []
-    return sorted({*chosen, *(int(number) for number in rest)})
+    between = np.random.default_rng(count).permutation(count - 2)[: max(0, sample - 2)] + 1
+    return sorted([*[0, count - 1][:sample], *(int(number) for number in between)])
 
 
 def _launch(

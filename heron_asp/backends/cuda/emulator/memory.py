@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from heron_asp.backends.cuda.program import Buffer, Use
 from heron_asp.errors import InternalError
@@ -27,11 +28,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 def dtype_of(storage: str) -> np.dtype[Any]:
     """NumPy's type for TVM's name of one."""
-    if storage == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(storage)
+    return np.dtype(bfloat16 if storage == "bfloat16" else storage)
 
 
 def poison(storage: str) -> int:
@@ -101,7 +98,7 @@ class Guarded:
 
     def _bytes(self) -> np.ndarray:
         view = (ctypes.c_uint8 * self._body).from_address(self._base + _PAGE)
-        return np.frombuffer(view, np.uint8)
+        return np.frombuffer(memoryview(view), np.uint8)
 
     def _protect(self, protection: int) -> None:
         if _libc.mprotect(self._base + _PAGE, self._body, protection):

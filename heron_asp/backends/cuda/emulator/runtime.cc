@@ -574,23 +574,40 @@ void close_tile(size_t bytes) {
 
 }  // namespace heron
 
-// The sanitizer of the compiler calls this where an access of a vector is not aligned.
-struct Mismatch {
+// What the compiler's sanitizer passes to the two functions that it calls.
+struct Place {
   const char* file;
   unsigned line, column;
-  const struct {
-    unsigned short kind, info;
-    char name[1];
-  } * type;
+};
+
+struct Type {
+  unsigned short kind, info;
+  char name[1];
+};
+
+struct Mismatch {
+  Place place;
+  const Type* type;
   unsigned char alignment, access;
 };
 
-extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_type_mismatch_v1_abort(Mismatch* data,
-                                                                                            uintptr_t address) {
+struct Outside {
+  Place place;
+  const Type *array, *index;
+};
+
+#define HERON_HANDLER extern "C" __attribute__((visibility("hidden"))) void
+
+HERON_HANDLER __ubsan_handle_type_mismatch_v1_abort(Mismatch* data, uintptr_t address) {
   unsigned wanted = 1u << data->alignment;
   heron::fail("a misaligned access in line %u: %s %s needs a multiple of %u bytes, this address is %u bytes off",
-              data->line, data->access == 1 ? "storing" : "loading", data->type->name, wanted,
+              data->place.line, data->access == 1 ? "storing" : "loading", data->type->name, wanted,
               (unsigned)(address % wanted));
+}
+
+HERON_HANDLER __ubsan_handle_out_of_bounds_abort(Outside* data, uintptr_t index) {
+  heron::fail("an index out of bounds in line %u: %lld of %s", data->place.line, (long long)(int)index,
+              data->array->name);
 }
 
 extern "C" __attribute__((visibility("default"))) int heron_emulate_blocks(
