@@ -12,9 +12,9 @@ from typing import Any, Callable
 
 import numpy as np
 
-from .data import Json, compare, drawn, element, numbers, stored
+from .data import compare, drawn, element, numbers, stored
 from .driver import Driver, DriverError, runs_on
-from .options import Options, WorkerError
+from .options import Json, Options, WorkerError
 
 _GUARD = 4096  # bytes behind a buffer that must stay as they are
 _COLD, _WARM, _LEAST = 21, 11, 3  # repetitions of a timing, and how many are made however long they take

@@ -12,7 +12,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from .bench import Bench
 from .options import INTERRUPTED, Options, WorkerError
 from .parent import read, work
 
@@ -56,6 +55,8 @@ def _say(stream: Any, line: str) -> None:
 
 def _serve(folder: Path, options: Options) -> None:
     """Measures the candidates whose numbers come in; never returns."""
+    from .bench import Bench  # and numpy, which the parent does without
+
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no line of ours

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 
-Json = Dict[str, Any]
+from .options import Json
 
 
 def drawn(seed: int, count: int, low: int, high: int) -> np.ndarray[Any, Any]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import Any, Dict
 
 USAGE, MISSING, INTERRUPTED = 2, 5, 130  # exit codes, as those of heron-asp
+
+
+Json = Dict[str, Any]
 
 
 class WorkerError(Exception):

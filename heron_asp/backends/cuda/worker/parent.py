@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
 
 from . import JOBS, RESULTS, VERSION
-from .data import Json
-from .options import MISSING, Options, WorkerError
+from .options import MISSING, Json, Options, WorkerError
 
 _START, _ATTEMPTS = 120.0, 3  # seconds that opening the device may take, and how often it is tried in a row
 _SLICE = 0.2  # seconds after which it is looked whether to stop
