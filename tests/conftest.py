@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -11,6 +12,7 @@ from heron_asp.operators import operator
 from heron_asp.resources import targets_folder
 from heron_asp.target import Target, load_target
 from heron_asp.task import Task
+from tests.fake_driver import compiled
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -50,3 +52,21 @@ def golden(request: pytest.FixtureRequest):
         assert text == file.read_text(), f"{file} differs: run pytest --update-golden and review the change"
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CUDA driver that runs emulated programs on the host."""
+    return _compiled_for_tests("driver", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program for it: what a cubin is to a real driver."""
+    return _compiled_for_tests("program", tmp_path_factory)
+
+
+def _compiled_for_tests(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not which("g++"):
+        pytest.skip("the fake CUDA driver is compiled by g++")
+    return compiled(name, tmp_path_factory.mktemp(name))

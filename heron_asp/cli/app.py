@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from heron_asp.cli import audit, check, doctor, explain, export, lint, new, report, sample, tune
+from heron_asp.cli import audit, check, doctor, explain, export, lint, new, report, sample, tune, worker
 from heron_asp.errors import ExitCode, HeronError, InternalError
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (doctor, check, explain, audit, sample, tune, report, export, lint, new):
+for module in (doctor, check, explain, audit, sample, tune, report, export, lint, new, worker):
     app.command(name=module.NAME)(module.command)
 
 
