@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heron_asp.backends import View
-from heron_asp.errors import HeronError
+from heron_asp.backends import LOCAL, View
+from heron_asp.errors import HeronError, MissingError
 
 if TYPE_CHECKING:
+    from heron_asp.backends.cuda.device import GpuDevice
+    from heron_asp.measure.result import Limits
     from heron_asp.space import Candidate
     from heron_asp.target import Target
     from heron_asp.task import Task
@@ -26,11 +28,6 @@ class Cuda:
         if "shared" not in {memory.name for memory in target.machine.memories}:
             raise HeronError(f"{target.path}: there is no memory 'shared'", "bytes that a block can have of it")
 
-    def measures(self, target: Target) -> str:
-        """Modelled."""
-        del target
-        return "time of a model, not measured"
-
     def clock(self, target: Target) -> None:
         """Time is measured, or modelled."""
         del target
@@ -39,9 +36,23 @@ class Cuda:
         """Not known."""
         del task
 
-    def device(self, task: Task, limits: Any) -> Any:
-        """Not yet."""
-        raise HeronError("not yet")
+    def device(self, task: Task, limits: Limits, said: str = LOCAL) -> GpuDevice:
+        """A GPU of this machine or of another one, or the model of it."""
+        from heron_asp.backends.cuda.device import GpuDevice
+        from heron_asp.backends.cuda.measured import Host, Local
+
+        kind, _, host = said.partition(":")
+        if said == "model":
+            return GpuDevice(task, limits)
+        if said == LOCAL:
+            require_driver()
+            return GpuDevice(task, limits, Local())
+        if kind == "worker" and host:
+            return GpuDevice(task, limits, Host(host))
+        raise HeronError(
+            f"--device {said}: no such device",
+            "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: modelled, not measured; replay:RUN",
+        )
 
     def show(self, task: Task, candidate: Candidate, view: View) -> str:
         """The schedule as Python that runs, or CUDA C++."""
@@ -58,6 +69,23 @@ class Cuda:
     def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Any:
         """Not yet."""
         raise HeronError("not yet")
+
+
+def require_driver() -> None:
+    """Makes sure that this machine has a driver of a GPU.
+
+    Raises:
+        MissingError: it has not.
+    """
+    import ctypes
+
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise MissingError(
+            "this machine has no CUDA driver (libcuda.so.1), so nothing can be timed on it",
+            "--device model ranks programs by a model; --device worker:HOST times them on another machine",
+        ) from None
 
 
 BACKEND = Cuda()
