@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heron_asp.backends import LOCAL, View
 from heron_asp.errors import HeronError, MissingError
 
 if TYPE_CHECKING:
     from heron_asp.backends.cuda.device import GpuDevice
+    from heron_asp.backends.cuda.library import Manifest
     from heron_asp.measure.result import Limits
     from heron_asp.space import Candidate
     from heron_asp.target import Target
@@ -66,9 +67,11 @@ class Cuda:
         arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
         return script(task.calls(candidate), str(task.target.path), arguments, f"{made.label}: {candidate.sketch}.")
 
-    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Any:
-        """Not yet."""
-        raise HeronError("not yet")
+    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Manifest:
+        """CUDA C++, machine code and a launcher in C."""
+        from heron_asp.backends.cuda.library import export
+
+        return export(runs, out, name, prefix)
 
 
 def require_driver() -> None:
