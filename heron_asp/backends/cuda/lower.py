@@ -123,7 +123,9 @@ def refusal(module: Any, target: Target) -> str:
         "max_threads_per_block": target.machine.limits["threads"],
         "max_vector_bytes": _VECTOR_BYTES,
     }
-    against = [f"{name} = {value}" for name, value in limits.items() if not verify_gpu_code(module[KERNEL], {name: value})]
+    against = [
+        f"{name} = {value}" for name, value in limits.items() if not verify_gpu_code(module[KERNEL], {name: value})
+    ]
     return ", ".join(against)
 
 
