@@ -1,6 +1,6 @@
 """Measures on a machine with a GPU that is there for some minutes only: all is made ready before, and read after.
 
-    python benchmarks/gpu_session.py prepare SESSION --cases G1,C2D1 --architecture sm_90 --budget 600
+    python benchmarks/gpu_session.py prepare SESSION --cases G1,C1 --architecture sm_90 --budget 600
     python benchmarks/gpu_session.py run     SESSION --limit 600       # there: Python 3.8, numpy; torch for the peer
     python benchmarks/gpu_session.py report  SESSION
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the machine with the GPU has none of these
 
 SUITE = Path(__file__).parent / "heron_suite.toml"
 LIST = "tensorcore_operators"
-USUAL = "G1,G2,G3,B1,C2D1,C2D2,C1D1,C3D1"
+USUAL = "G1,G2,G3,B1,C1,C2,C1D1,C3D1"
 OFFERS = "heron_asp.backends.cuda.offers:candidates_of"
 
 

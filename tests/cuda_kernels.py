@@ -70,7 +70,9 @@ class Gemm:
         random = np.random.default_rng(seed)
         columns = (self.n, self.k) if self.transposed else (self.k, self.n)
         span = 2 if self.sum == "float16" else 8
-        draw = [random.integers(-span, span, size, endpoint=True) for size in ((self.m - self.missing, self.k), columns)]
+        draw = [
+            random.integers(-span, span, size, endpoint=True) for size in ((self.m - self.missing, self.k), columns)
+        ]
         return {name: values.astype(numpy_type(self.operand)) for name, values in zip("ab", draw, strict=True)}
 
     def expected(self, arrays: dict[str, np.ndarray]) -> np.ndarray:

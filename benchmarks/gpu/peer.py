@@ -52,7 +52,7 @@ def main(session: Path) -> None:
 
 def stopwatch_of(torch: Any) -> Any:
     """The worker's stopwatch on torch's stream."""
-    from worker.timing import Stopwatch  # type: ignore[import-not-found]
+    from worker.timing import Stopwatch
 
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flushed = torch.empty(2 * l2, dtype=torch.int8, device="cuda")
@@ -67,11 +67,13 @@ def stopwatch_of(torch: Any) -> Any:
 
 def measure(torch: Any, device: str, case: Json, session: Path, times: Callable[[Call], tuple[Json, Json]]) -> Json:
     """The peer's times for a case, and what is wrong with its result, if anything is."""
-    from worker.data import compare  # type: ignore[import-not-found]
+    from worker.data import compare
 
     folder = session / case["case"]
     jobs = json.loads((folder / "jobs.json").read_text())
-    tensors = {one["name"]: tensor(torch, device, one, jobs, folder) for one in jobs["buffers"] if one["use"] == "input"}
+    tensors = {
+        one["name"]: tensor(torch, device, one, jobs, folder) for one in jobs["buffers"] if one["use"] == "input"
+    }
     name, call, back = called(torch, case, tensors)
     result = back(call()).contiguous().reshape(-1)
     numbers = result.cpu().float() if result.dtype.is_floating_point else result.cpu()
@@ -162,7 +164,7 @@ def convolution(torch: Any, case: Json, x: Any, weight: Any) -> tuple[str, Call,
 
 
 def _one(shape: Json, name: str, axis: str) -> int:
-    return int(shape.get(f"{name}_{axis}", shape[name]))
+    return int(shape[f"{name}_{axis}"] if f"{name}_{axis}" in shape else shape[name])
 
 
 if __name__ == "__main__":

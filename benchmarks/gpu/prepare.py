@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from gpu.there import SESSION, WORKER
 
+from gpu.there import SESSION, WORKER
 from heron_asp.backends.cuda.jobs import Array, Data, Drawn, Entry, Expected, Problem, write_jobs
 from heron_asp.backends.cuda.model import Work
 from heron_asp.backends.cuda.program import Program, Use

@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from gpu.there import PEERS, SESSION
 
+from gpu.there import PEERS, SESSION
 from heron_asp.backends.cuda.jobs import Job, read_jobs
 from heron_asp.backends.cuda.measured import Measured, read_results
 from heron_asp.errors import HeronError
@@ -190,8 +190,8 @@ def notes(found: Json) -> list[str]:
     for row in found["cases"]:
         resources, spread = row["resources"], row["resources"]["registers_over_the_rules"]
         said.append(
-            f"{row['case']}: of {resources['candidates']} candidates {len(resources['unlike_the_compiler'])} have other "
-            f"registers or static shared memory than the compiler said, "
+            f"{row['case']}: of {resources['candidates']} candidates {len(resources['unlike_the_compiler'])} have "
+            f"other registers or static shared memory than the compiler said, "
             f"{len(resources['shared_bytes_unlike_the_rules'])} other shared memory than the rules said, "
             f"{resources['kernels_that_spill']} kernels spill"
         )

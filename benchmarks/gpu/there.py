@@ -14,7 +14,7 @@ from pathlib import Path
 SESSION, PEERS, WORKER = "session.json", "peers.jsonl", "worker.pyz"
 _PEER_SHARE = 0.3  # of the time, at most
 _SETTLING = 5.0  # seconds that the worker may take beyond its limit, to end what hangs
-_GO_ON = (0, 2)  # exit codes of the worker after which the next case is tried
+_STOP = (5, 130)  # exit codes of the worker: no device, interrupted
 
 
 def run(session: Path, limit: float, driver: str, python: str = sys.executable) -> int:
@@ -27,10 +27,11 @@ def run(session: Path, limit: float, driver: str, python: str = sys.executable) 
         python: that has numpy, and torch if there is to be a peer.
 
     Returns:
-        the exit code: 0 if all was measured or the time is over.
+        the exit code: 0 if all was measured or the time is over, otherwise the worker's last that is not.
     """
     deadline = time.monotonic() + limit
     cases = [one["case"] for one in json.loads((session / SESSION).read_text())["cases"]]
+    failed = 0
     _peer(session, _PEER_SHARE * limit, python)
     for at, case in enumerate(cases):
         left = deadline - time.monotonic()
@@ -41,9 +42,10 @@ def run(session: Path, limit: float, driver: str, python: str = sys.executable) 
         _say(f"{case}: {share:.0f} s at most")
         command = [python, str(session / WORKER), str(session / case), "--driver", driver, "--limit", f"{share:.1f}"]
         code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
-        if code not in _GO_ON:
-            return code
-    return 0
+        failed = code or failed
+        if code in _STOP:
+            break
+    return failed
 
 
 def _peer(session: Path, seconds: float, python: str) -> None:
