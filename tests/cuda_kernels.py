@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -296,3 +297,81 @@ def launch(name: str, function: tirx.PrimFunc) -> Kernel:
     grid, block = (tuple(extents.get(f"{kind}Idx.{axis}", 1) for axis in "xyz") for kind in ("block", "thread"))
     arguments = tuple(parameter.name.removesuffix("_ptr") for parameter in function.params)
     return Kernel(name, grid, block, shared["shared.dyn"], shared["shared"], arguments)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with inputs and the exact outputs."""
+
+    program: Program
+    arrays: dict[str, np.ndarray]
+    expected: dict[str, np.ndarray]
+
+
+def gemm_case(gemm: Gemm) -> Case:
+    arrays = gemm.arrays()
+    return Case(gemm_program(gemm), arrays, {"C": gemm.expected(arrays)})
+
+
+def row_sums_case(rows: int = 8, depth: int = 256, threads: int = 128) -> Case:
+    """Sums of rows by a block of threads each: shuffles, and shared memory between warps."""
+    a = te.placeholder((rows, depth), "float32", name="a")
+    axis = te.reduce_axis((0, depth), name="k")
+    c = te.compute((rows,), lambda row: te.sum(a[row, axis], axis=axis), name="C")
+    schedule = s_tir.Schedule(te.create_prim_func([a, c]).with_attr("global_symbol", "sums"))
+    row, column = schedule.get_loops(schedule.get_sblock("C"))
+    _, column = schedule.split(column, [None, threads])
+    schedule.bind(row, "blockIdx.x")
+    schedule.bind(column, "threadIdx.x")
+    values = np.random.default_rng(0).integers(-8, 8, (rows, depth)).astype(np.float32)
+    return Case(lower(schedule.mod), {"a": values}, {"C": values.sum(axis=1)})
+
+
+_GEMMS = {
+    "wmma": Gemm(),
+    "wmma static": Gemm(dynamic=False),
+    "wmma 32x8x16": Gemm(shape=(32, 8, 16), tile=(64, 32, 32)),
+    "wmma 8x32x16": Gemm(shape=(8, 32, 16), tile=(32, 64, 32)),
+    "wmma half": Gemm(sum="float16", pad_sum=8),
+    "wmma bfloat": Gemm(operand="bfloat16"),
+    "wmma int8": Gemm(operand="int8", sum="int32", vector=16, pad=16, tile=(32, 64, 32)),
+    "wmma straight": Gemm(transposed=False),
+    "wmma padded": Gemm(missing=5, k=128, stages=3),
+    "wmma registers": Gemm(stages=1),
+    "wmma 2 stages": Gemm(stages=2, k=128),
+    "wmma 3 stages": Gemm(stages=3, k=128),
+    "wmma 4 stages": Gemm(stages=4, k=160),
+    "mma": Gemm(mma=True, k=128),
+    "mma half": Gemm(mma=True, k=128, sum="float16"),
+    "mma straight": Gemm(mma=True, transposed=False),
+    "mma int8": Gemm(mma=True, k=128, operand="int8", sum="int32", dynamic=False),
+    "mma 3 stages": Gemm(mma=True, k=128, stages=3),
+}
+PROGRAMS = {name: partial(gemm_case, gemm) for name, gemm in _GEMMS.items()} | {"row sums": row_sums_case}
+
+C_TYPES = {
+    "float16": "half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int32": "int",
+}
+
+
+def by_hand(
+    body: str,
+    threads: int | tuple[int, int, int] = 32,
+    blocks: int = 1,
+    shared: int = 0,
+    inputs: dict[str, tuple[str, tuple[int, ...]]] | None = None,
+    output: tuple[str, tuple[int, ...]] = ("float32", (32,)),
+) -> Program:
+    """A program of one kernel `k` with a body that is given: pointers `a`, `b`, ... of inputs and `out`."""
+    buffers = [Buffer(name, *what, Use.INPUT) for name, what in (inputs or {"a": ("float32", (32,))}).items()]
+    buffers.append(Buffer("out", *output, Use.OUTPUT))
+    parameters = ", ".join(f"{C_TYPES[one.storage]}* __restrict__ {one.name}" for one in buffers)
+    source = f'#include <mma.h>\nextern "C" __global__ void k({parameters}) {{\n{body}\n}}\n'
+    block = (threads, 1, 1) if isinstance(threads, int) else threads
+    kernel = Kernel("k", (blocks, 1, 1), block, shared, 0, tuple(one.name for one in buffers))
+    return Program(source, (kernel,), tuple(buffers))

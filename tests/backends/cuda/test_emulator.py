@@ -1,0 +1,124 @@
+"""Programs that are right, and the same without one of their barriers or waits."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator_mutations import Mutant, mutants
+
+from heron_asp.backends.cuda.emulator import (
+    Copies,
+    EmulationError,
+    Order,
+    compile_program,
+    schedules,
+    unwritten,
+    verify,
+)
+from tests.cuda_kernels import PROGRAMS, Case, Gemm, gemm_case
+
+# What can be left out, and why nothing is lost: all else has to be found.
+HARMLESS = {
+    ("wmma half", "barrier 2 left out"): "a warp's sums replace only the rows of `a` that it alone has read",
+    ("wmma registers", "barrier 1 left out"): "the second of two buffers is written, the first one is being read",
+    ("row sums", "barrier 1 left out"): "the thread that reads the sum is the one that wrote it",
+}
+MUTATED = (
+    "wmma static",
+    "wmma half",
+    "wmma int8",
+    "wmma registers",
+    "wmma 2 stages",
+    "wmma 3 stages",
+    "mma 3 stages",
+    "row sums",
+)
+
+
+@cache
+def case_of(name: str) -> Case:
+    return PROGRAMS[name]()
+
+
+def judge(case: Case, outputs: dict[str, np.ndarray]) -> str:
+    wrong = [name for name, value in case.expected.items() if not np.array_equal(outputs[name], value)]
+    return f"{wrong} differ" if wrong else ""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_correct_programs_pass_under_all_schedules(name: str) -> None:
+    case = case_of(name)
+    emulated = compile_program(case.program)
+    verify(emulated, case.arrays, lambda outputs: judge(case, outputs))
+    assert judge(case, emulated.run(case.arrays, Order.RANDOM)) == ""
+
+
+def survives(case: Case, mutant: Mutant) -> bool:
+    try:
+        verify(compile_program(mutant.program), case.arrays, lambda outputs: judge(case, outputs))
+    except EmulationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", MUTATED)
+def test_what_synchronizes_cannot_be_left_out_unseen(name: str) -> None:
+    case = case_of(name)
+    tried = list(mutants(case.program))
+    assert len(tried) >= 2
+    left = {(name, mutant.what) for mutant in tried if survives(case, mutant)}
+    assert left == {key for key in HARMLESS if key[0] == name}
+
+
+def test_no_schedule_is_superfluous() -> None:
+    """Each of the two orders, and each of the two ways to copy, finds what the other does not."""
+    orders = {order: _finds("row sums", "barrier 0 left out", order, Copies.LATE) for order in Order}
+    assert orders[Order.FORWARD]
+    assert not orders[Order.REVERSE]
+    what = "barrier 2 left out"  # before sums replace operands: warps that run last read too late
+    assert [_finds("wmma", what, order, Copies.LATE) for order in (Order.FORWARD, Order.REVERSE)] == [False, True]
+    what = "barrier 0 left out"  # before a copy into a buffer that is still read
+    assert [_finds("mma 3 stages", what, Order.FORWARD, copies) for copies in Copies] == [False, True]
+    what = "wait 0 left out"
+    assert [_finds("mma 3 stages", what, Order.FORWARD, copies) for copies in Copies] == [True, False]
+
+
+def _finds(name: str, what: str, order: Order, copies: Copies) -> bool:
+    case = case_of(name)
+    mutant = next(one for one in mutants(case.program) if one.what == what)
+    try:
+        return judge(case, compile_program(mutant.program).run(case.arrays, order, copies)) != ""
+    except EmulationError:
+        return True
+
+
+def test_a_wrong_result_is_an_error_that_names_the_schedule() -> None:
+    case = case_of("wmma")
+    with pytest.raises(EmulationError, match=r"forward order and late copies: no such thing"):
+        verify(compile_program(case.program), case.arrays, lambda outputs: "no such thing")
+
+
+def test_some_blocks_of_a_large_grid() -> None:
+    case = gemm_case(Gemm(m=128, n=128, k=32))
+    outputs = compile_program(case.program).run(case.arrays, sample_blocks=3)
+    there = ~unwritten(outputs["C"])
+    assert there.sum() == 3 * 32 * 32
+    assert there[0, 0]
+    assert there[-1, -1]
+    np.testing.assert_array_equal(outputs["C"][there], case.expected["C"][there])
+
+
+def test_a_folder_keeps_what_was_compiled(tmp_path: Path) -> None:
+    program = case_of("wmma").program
+    first = compile_program(program, tmp_path)
+    made = sorted(path.name for path in tmp_path.glob("*.so"))
+    assert len(made) == 1
+    assert compile_program(program, tmp_path) == first
+    assert sorted(path.name for path in tmp_path.glob("*.so")) == made
+
+
+def test_the_schedules_are_four() -> None:
+    assert len(set(schedules())) == 4
