@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the machine with the GPU has none of these
 SUITE = Path(__file__).parent / "heron_suite.toml"
 LIST = "tensorcore_operators"
 USUAL = "G1,G2,G3,B1,C1,C2,C1D1,C3D1"
-OFFERS = "heron_asp.backends.cuda.offers:candidates_of"
+OFFERS = "gpu.offers:candidates_of"
 
 
 def candidates_of(name: str) -> Source:
