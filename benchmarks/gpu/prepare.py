@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-
 from gpu.there import SESSION, WORKER
+
 from heron_asp.backends.cuda.jobs import Array, Data, Drawn, Entry, Expected, Problem, write_jobs
 from heron_asp.backends.cuda.model import Work
 from heron_asp.backends.cuda.program import Program, Use
@@ -147,7 +147,8 @@ def prepare(
     for at, case in enumerate(cases):
         prepared = Prepared(case)
         end = time.monotonic() + max(0.0, deadline - time.monotonic()) / (len(cases) - at)
-        entries = list(_entries(prepared, source(case), compiler, end, workers))
+        made = dict(_entries(prepared, source(case), compiler, end, workers))
+        entries = [made[number] for number in sorted(made)]
         if not entries:
             why = prepared.failures[0]["error"] if prepared.failures else "none is offered in time"
             raise HeronError(f"{case.name}: no candidate compiles: {why}")
@@ -164,10 +165,10 @@ def prepare(
 
 def _entries(
     prepared: Prepared, offers: Iterable[Offer], compiler: Compiler, end: float, workers: int
-) -> Iterator[Entry]:
-    """Compiles candidates as they are offered, until the time is over; some are always on the way."""
-    architecture, waiting = prepared.case.architecture, iter(offers)
-    running: dict[Future[Compiled], Offer] = {}
+) -> Iterator[tuple[int, Entry]]:
+    """Compiles candidates as they are offered, until the time is over; each with its number among those offered."""
+    waiting = iter(offers)
+    running: dict[Future[Compiled], tuple[int, Offer]] = {}
     with ThreadPoolExecutor(workers) as pool:
         more = True
         while more or running:
@@ -175,19 +176,21 @@ def _entries(
                 offer = next(waiting, None) if time.monotonic() < end else None
                 more = offer is not None
                 if offer is not None:
+                    future = pool.submit(compiler, offer.program.source, prepared.case.architecture)
+                    running[future] = (prepared.offered, offer)
                     prepared.offered += 1
-                    running[pool.submit(compiler, offer.program.source, architecture)] = offer
             for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
-                yield from _entry(prepared, running.pop(future), future)
+                number, offer = running.pop(future)
+                try:
+                    yield number, _entry(offer, future.result())
+                except HeronError as error:
+                    failure = {"name": offer.name, "kind": offer.kind, "error": error.message}
+                    prepared.failures.append(failure)
+                else:
+                    prepared.compiled += 1
 
 
-def _entry(prepared: Prepared, offer: Offer, future: Future[Compiled]) -> Iterator[Entry]:
-    try:
-        compiled = future.result()
-    except HeronError as error:
-        prepared.failures.append({"name": offer.name, "kind": offer.kind, "error": error.message})
-        return
-    prepared.compiled += 1
+def _entry(offer: Offer, compiled: Compiled) -> Entry:
     registers = {name: one.registers for name, one in compiled.resources.items()}
     notes = {
         "kind": offer.kind,
@@ -195,7 +198,7 @@ def _entry(prepared: Prepared, offer: Offer, future: Future[Compiled]) -> Iterat
         "registers": offer.work.registers,
         "shared_bytes": offer.work.shared_bytes,
     }
-    yield Entry(offer.name, offer.program, compiled.cubin, registers, notes)
+    return Entry(offer.name, offer.program, compiled.cubin, registers, notes)
 
 
 # --- data: small whole numbers, so that most results are exact in every order of summing, and take little room ---

@@ -21,7 +21,7 @@ from gpu.prepare import Case, Offer, data_of, is_exact, narrowed, prepare
 from gpu.report import cells, markdown, notes, report, spearman
 from gpu.there import run
 
-from heron_asp.backends.cuda.jobs import Drawn, Problem, write_jobs
+from heron_asp.backends.cuda.jobs import Drawn, Problem, read_jobs, write_jobs
 from heron_asp.backends.cuda.model import Work
 from heron_asp.backends.cuda.program import Buffer, Program, Use
 from heron_asp.backends.cuda.worker import pack
@@ -63,6 +63,8 @@ def session(tmp_path: Path, emulated: Path) -> Path:
     prepare(tmp_path / "session", [PRODUCT], offers, compiler, 60, 2, said.append)
     assert len(compiler.calls) == 7
     assert said == ["P: 6 of 7 compiled {'ptxas: too much shared data': 1}"]
+    names = [job.id for job in read_jobs(tmp_path / "session" / "P").candidates]
+    assert names == ["right-1", "right-2", "right-3", "right-4", "wrong", "best"], "in the order in which they came"
     return tmp_path / "session"
 
 

@@ -17,11 +17,12 @@ from enum import StrEnum
 from math import ceil, inf
 
 from heron_asp.backends.cuda.banks import LINE, WARP, fragment_cycles, matrix_cycles, tile_cycles
+from heron_asp.backends.cuda.nvcc import Multiprocessor, Resources
+from heron_asp.backends.cuda.nvcc import occupancy as blocks_at_a_time
+from heron_asp.backends.cuda.program import Kernel
 from heron_asp.errors import InternalError
 
 _SECTOR = 32  # bytes that L2 delivers at least (CUDA C++ Best Practices Guide, coalesced access)
-_REGISTERS_AT_ONCE = 256  # registers are given to warps in such pieces (CUDA occupancy calculator)
-_SHARED_AT_ONCE = 128  # bytes in which blocks are given shared memory (ditto, from compute capability 8.0 on)
 _MOST_REGISTERS = 255  # of a thread
 _MOST_THREADS = 1024  # of a block
 _MMA_SUMS, _MMA_BYTES = 16 * 8, 32  # of `mma.sync.m16n8`: sums, and bytes along k of each of its rows (PTX ISA)
@@ -222,14 +223,9 @@ def occupancy(gpu: Gpu, work: Work) -> int:
     threads = work.warps * WARP
     if threads > _MOST_THREADS or work.registers > _MOST_REGISTERS or work.shared_bytes > gpu.shared_bytes_of_block:
         return 0
-    registers = ceil(work.registers * WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE * work.warps
-    shared = ceil((work.shared_bytes + gpu.shared_bytes_reserved) / _SHARED_AT_ONCE) * _SHARED_AT_ONCE
-    return min(
-        gpu.registers // registers if registers else gpu.blocks,
-        gpu.shared_bytes // shared if shared else gpu.blocks,
-        gpu.threads // threads,
-        gpu.blocks,
-    )
+    kernel = Kernel("", (work.blocks, 1, 1), (threads, 1, 1), work.shared_bytes, 0, ())
+    limits = Multiprocessor(gpu.registers, gpu.shared_bytes, gpu.threads, gpu.blocks, gpu.shared_bytes_reserved)
+    return blocks_at_a_time(kernel, Resources(work.registers, 0, 0, 0, 0, 0), limits)
 
 
 def dram_bytes(gpu: Gpu, work: Work, cold: bool) -> float:
