@@ -6,10 +6,10 @@
 
 `prepare` needs no GPU: it takes samples and the best programs of the model, compiles them with nvcc, and writes folders
 of jobs with what is needed to check them. `run` needs SESSION and this folder's `gpu_session.py` and `gpu`, nothing
-else of heron_asp; it may be called again, and goes on. `report` prints how many samples were valid, the best program of
-each case beside cuBLAS or cuDNN (through PyTorch, on the same data, with the L2 cache cold and warm alike), what the
-driver says of registers and shared memory beside what the rules and the compiler said, and how the model ranks
-programs; it writes SESSION/report.json and report.md.
+else of heron_asp; it may be called again, and goes on; `--pack FILE.tar` leaves the results in one file. `report` prints
+how many samples were valid, the best program of each case beside cuBLAS or cuDNN (through PyTorch, on the same data,
+with the L2 cache cold and warm alike), what the driver says of registers and shared memory beside what the rules and
+the compiler said, and how the model ranks programs; it writes SESSION/report.json and report.md.
 
 Operators and shapes are those of `heron_suite.toml`.
 """
@@ -86,9 +86,12 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from gpu.there import run
+    from gpu.there import pack, run
 
-    return run(arguments.session, arguments.limit, arguments.driver)
+    code = run(arguments.session, arguments.limit, arguments.driver)
+    if arguments.pack:
+        pack(arguments.session, arguments.pack)
+    return code
 
 
 def _report(arguments: argparse.Namespace) -> int:
@@ -128,6 +131,7 @@ def main(given: Sequence[str] | None = None) -> int:
             command.add_argument("--offers", default=OFFERS, help="what makes candidates [%(default)s]")
         if name == "run":
             command.add_argument("--limit", type=float, default=600, help="seconds for all [%(default)s]")
+            command.add_argument("--pack", type=Path, help="a tar file of all results, to bring them back")
             command.add_argument("--driver", default="libcuda.so.1", help="the CUDA driver's library [%(default)s]")
     arguments = parser.parse_args(given)
     function = arguments.function

@@ -182,12 +182,13 @@ def _entries(
             for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
                 number, offer = running.pop(future)
                 try:
-                    yield number, _entry(offer, future.result())
+                    compiled = future.result()
                 except HeronError as error:
                     failure = {"name": offer.name, "kind": offer.kind, "error": error.message}
                     prepared.failures.append(failure)
-                else:
-                    prepared.compiled += 1
+                    continue
+                prepared.compiled += 1
+                yield number, _entry(offer, compiled)
 
 
 def _entry(offer: Offer, compiled: Compiled) -> Entry:

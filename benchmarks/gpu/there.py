@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -46,6 +47,13 @@ def run(session: Path, limit: float, driver: str, python: str = sys.executable) 
         if code in _STOP:
             break
     return failed
+
+
+def pack(session: Path, file: Path) -> None:
+    """Writes all results as one tar file, to bring them back: `tar -xf FILE -C SESSION`."""
+    with tarfile.open(file, "w") as archive:
+        for found in sorted([*session.glob("*/results.jsonl"), *session.glob(PEERS)]):
+            archive.add(found, str(found.relative_to(session)))
 
 
 def _peer(session: Path, seconds: float, python: str) -> None:

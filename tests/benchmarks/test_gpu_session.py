@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -91,7 +92,11 @@ def test_a_session_from_candidates_to_report(session: Path, fake_driver: Path) -
 
 
 def test_the_command_prints_and_writes(session: Path, fake_driver: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert gpu_session.main(["run", str(session), "--driver", str(fake_driver), "--limit", "100"]) == 0
+    packed = session.parent / "results.tar"
+    options = ["--driver", str(fake_driver), "--limit", "100", "--pack", str(packed)]
+    assert gpu_session.main(["run", str(session), *options]) == 0
+    with tarfile.open(packed) as archive:
+        assert archive.getnames() == ["P/results.jsonl", "peers.jsonl"]
     assert gpu_session.main(["report", str(session)]) == 0
     out = capsys.readouterr().out
     assert "fake device, sm_80, driver 13000" in out
