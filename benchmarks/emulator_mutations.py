@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,9 +32,9 @@ class Mutant:
     """A program with one synchronization less.
 
     Attributes:
-        what: was done, as `barrier 2` or `wait 0 -> 1`: numbers count from the top of the source.
-        line: of the source.
-        program: the rest of it.
+        what: was done, as `barrier 2 left out`: numbers count from the top of the source.
+        line: of the original source.
+        program: the rest of it; all mutants of a program are kernels of one source, so that it is compiled once.
     """
 
     what: str
@@ -41,22 +42,29 @@ class Mutant:
     program: Program
 
 
-def mutants(program: Program) -> Iterator[Mutant]:
+def mutants(program: Program) -> list[Mutant]:
     """Each barrier left out, each wait weakened by one group and left out."""
-    source = program.source
-    start = source.index('extern "C" __global__')
+    (kernel,) = program.kernels
+    start = program.source.index('extern "C" __global__')
+    head, body = program.source[:start], program.source[start:]
+    made, text = [], head
+    for what, first, last, new in _changes(body):
+        name = f"{kernel.name}_{len(made)}"
+        text += (body[:first] + new + body[last:]).replace(f"{kernel.name}(", f"{name}(")
+        line = program.source.count("\n", 0, start + first) + 1
+        made.append((what, line, replace(kernel, name=name)))
+    return [Mutant(what, line, replace(program, source=text, kernels=(one,))) for what, line, one in made]
 
-    def changed(what: str, match: re.Match[str], text: str) -> Mutant:
-        mutated = source[: match.start()] + text + source[match.end() :]
-        return Mutant(what, source.count("\n", 0, match.start()) + 1, replace(program, source=mutated))
 
-    for number, match in enumerate(_BARRIER.finditer(source, start)):
-        yield changed(f"barrier {number} left out", match, "")
-    for number, match in enumerate(_WAIT.finditer(source, start)):
+def _changes(body: str) -> Iterator[tuple[str, int, int, str]]:
+    """What is done, from where to where in a kernel, and what stands there then."""
+    for number, match in enumerate(_BARRIER.finditer(body)):
+        yield f"barrier {number} left out", *match.span(), ""
+    for number, match in enumerate(_WAIT.finditer(body)):
         groups = int(match[1])
         weaker = f'asm volatile("cp.async.wait_group {groups + 1};");'
-        yield changed(f"wait {number} for {groups + 1} groups in place of {groups}", match, weaker)
-        yield changed(f"wait {number} left out", match, "")
+        yield f"wait {number} for all but {groups + 1} groups", *match.span(), weaker
+        yield f"wait {number} left out", *match.span(), ""
 
 
 def found(emulated: Emulated, case: Case) -> list[bool]:
@@ -79,7 +87,10 @@ def main() -> None:
     total = survived = 0
     for name, make in PROGRAMS.items():
         case = make()
-        tried = [(mutant, found(compile_program(mutant.program), case)) for mutant in mutants(case.program)]
+        with tempfile.TemporaryDirectory() as folder:
+            tried = [
+                (mutant, found(compile_program(mutant.program, Path(folder)), case)) for mutant in mutants(case.program)
+            ]
         left = [mutant for mutant, by in tried if not any(by)]
         each = [sum(by[index] for _, by in tried) for index in range(len(names))]
         counts = "  ".join(f"{count:>{len(one)}}" for count, one in zip(each, names, strict=True))

@@ -548,7 +548,7 @@ void do_shuffle(void** brought, unsigned mask) {
 
 void shuffle(unsigned mask, unsigned* word, int source, int line) {
   Shuffle own{*word, 0, source};
-  meet("a shuffle", mask, &own, do_shuffle, false, line);
+  meet("shuffle", mask, &own, do_shuffle, false, line);
   *word = own.result;
 }
 
