@@ -6,10 +6,10 @@
 
 `prepare` needs no GPU: it takes samples and the best programs of the model, compiles them with nvcc, and writes folders
 of jobs with what is needed to check them. `run` needs SESSION and this folder's `gpu_session.py` and `gpu`, nothing
-else of heron_asp; it may be called again, and goes on; `--pack FILE.tar` leaves the results in one file. `report` prints
-how many samples were valid, the best program of each case beside cuBLAS or cuDNN (through PyTorch, on the same data,
-with the L2 cache cold and warm alike), what the driver says of registers and shared memory beside what the rules and
-the compiler said, and how the model ranks programs; it writes SESSION/report.json and report.md.
+else of heron_asp; it may be called again, and goes on; `--pack FILE.tar` leaves the results in one file. `report` says
+how many samples were valid, shows the best program of each case beside cuBLAS or cuDNN (through PyTorch, on the same
+data, with the L2 cache cold and warm alike), what the driver says of registers and shared memory beside what the rules
+and the compiler said, and how the model ranks programs; it writes SESSION/report.json and report.md.
 
 Operators and shapes are those of `heron_suite.toml`.
 """
