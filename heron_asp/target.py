@@ -71,7 +71,7 @@ class Limit(Strict):
     """A number that the family's rules read of every machine, and what it may be."""
 
     meaning: str
-    least: int = Field(default=1, gt=0, le=_MOST, strict=True)
+    least: int = Field(default=1, ge=0, le=_MOST, strict=True)
     most: int = Field(default=_MOST, gt=0, le=_MOST, strict=True)
 
 
@@ -92,6 +92,8 @@ class Family(Strict):
         nested: each memory holds copies of what the next one holds, as caches do, and is smaller.
         merge_windows: a dimension along which windows slide may become part of another: their rows are walked as they
             lie in memory. Without, an instruction can be given the channels alone.
+        product: operators are batches of matrix products: operands reach the instruction through a memory that is
+            filled element by element, so that images need not lie as matrices anywhere else.
         finishes: what can be done to sums before they are stored, as `Done.operation`; empty: anything.
         stores: the element types in which results can be stored; empty: any.
         defaults: of an operator of which only the shape is said.
@@ -105,6 +107,7 @@ class Family(Strict):
     backend: Name = "llvm"
     nested: bool = True
     merge_windows: bool = True
+    product: bool = False
     finishes: tuple[Name, ...] = ()
     stores: tuple[Name, ...] = ()
     defaults: Defaults = Defaults()
@@ -134,6 +137,7 @@ class Machine(Strict):
         compiler: what TVM compiles for, if it does; `compiler.mcpu` is LLVM's name of it.
         llvm_cpus: LLVM's names of the CPUs that these numbers fit, for `-t <family>`.
         cpu_flags: as /proc/cpuinfo spells them, all that kernels may use.
+        features: what an accelerator has of what not all of its family have, by the family's own names.
         memories: innermost first; capacities in bytes.
         limits: numbers that the family's rules read, such as `vector_registers`.
         pays: rules of thumb whose numbers differ from the family's; meaning and evidence may be left out.
@@ -147,8 +151,9 @@ class Machine(Strict):
     compiler: Compiler | None = None
     llvm_cpus: tuple[str, ...] = ()
     cpu_flags: tuple[str, ...] = ()
+    features: tuple[Name, ...] = ()
     memories: tuple[Memory, ...] = Field(min_length=1)
-    limits: Mapping[Name, Annotated[int, Field(gt=0, le=_MOST, strict=True)]] = Field(default_factory=dict)
+    limits: Mapping[Name, Annotated[int, Field(ge=0, le=_MOST, strict=True)]] = Field(default_factory=dict)
     pays: Mapping[Name, OtherPays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...] = ()
 
@@ -185,9 +190,10 @@ class Target:
         return {one.name: one for one in (*self.shared.intrinsics, *self.machine.intrinsics)}
 
     @property
-    def axes_kept(self) -> tuple[bool, Mapping[str, int]]:
-        """What `analyse` is told of the family."""
-        return self.shared.merge_windows, self.shared.roles(self.intrinsics.values())
+    def seen_as(self) -> dict[str, Any]:
+        """What `analyse` is told of the family: its arguments beside the operator."""
+        roles = self.shared.roles(self.intrinsics.values())
+        return {"windows": self.shared.merge_windows, "roles": roles, "product": self.shared.product}
 
     @property
     def pays(self) -> dict[str, Pays]:
@@ -248,7 +254,7 @@ class Target:
             yield fact("limit", name, value)
         for name, pays in self.pays.items():
             yield fact("pays", name, pays.value)
-        for flag in self.machine.cpu_flags:
+        for flag in (*self.machine.cpu_flags, *self.machine.features):
             yield fact("has", flag)
         for operation in self.shared.finishes:
             yield fact("finishes", operation)

@@ -68,7 +68,7 @@ class Task:
     @cached_property
     def block(self) -> BlockFacts:
         """Operator facts."""
-        return analyse(self.operator, *self.target.axes_kept)
+        return analyse(self.operator, **self.target.seen_as)
 
     @cached_property
     def derivation(self) -> Derivation:

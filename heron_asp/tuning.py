@@ -13,7 +13,7 @@ from typing import Any
 from heron_asp import confirmation
 from heron_asp.backends import backend_of
 from heron_asp.errors import ExitCode, HeronError, InternalError
-from heron_asp.measure.device import Device
+from heron_asp.measure.device import WALL_TIME, Device
 from heron_asp.measure.result import Measurement
 from heron_asp.outcome import Outcome, Progress
 from heron_asp.search import ConstrainedGenetic, RandomSearch, Search, SearchOptions
@@ -162,6 +162,8 @@ class TuningRun:
             HeronError: it is in use, records another task or more trials than the budget.
         """
         said = header(self.task, self.options)
+        if self.device.measures != WALL_TIME:  # times of a model and of a machine do not mix
+            said["measured"] = self.device.measures
         before = self.directory.recorded() if resume else None
         if before is not None:
             said |= {"trials": before["trials"], "sizes": {**before["sizes"], **self.options.sizes}}
@@ -338,6 +340,6 @@ class TuningRun:
             wall_seconds=time.monotonic() - self._start,
             run=self.directory.path,
             clock=backend.clock(target),
-            measured=backend.measures(target),
+            measured=self.device.measures,
             bound=backend.bound(self.task),
         )

@@ -116,6 +116,21 @@ class Finish:
         )
 
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether each element is made of one sum: a dimension of each for a dimension of what is written, or of 0."""
+        from tvm.ir.prim import expr as prim
+        from tvm_ffi import structural_equal
+
+        own = [load.indices for load in loads(self.stage.value) if str(load.source.name) == self.source]
+        moving = [index for index in own[0] if not (isinstance(index, prim.IntImm) and int(index.value) == 0)]
+        return (
+            len(moving) == len(self.stage.variables)
+            and all(any(structural_equal(one, index) for index in moving) for one in self.stage.variables)
+            and all(structural_equal(one, other) for place in own for one, other in zip(place, own[0], strict=True))
+        )
+
+
 @dataclass(frozen=True)
 class BlockFacts:
     """What the rules know of an operator.
@@ -247,6 +262,9 @@ class BlockFacts:
             yield fact("staged", self.block, self.result.name)
             if not self.finish.in_place:
                 yield fact("rearranged", self.block, self.result.name)
+            if self.finish.in_turn:
+                yield fact("in_turn", self.block, self.result.name)
+                yield from self._written(self.finish)
         yield fact("stored", self.block, self.stored)
         for position, done in enumerate(self.chain):
             yield fact("finish", self.block, position, done.operation, done.number)
@@ -257,6 +275,16 @@ class BlockFacts:
             yield fact("access", self.block, access.tensor, access.dim, access.axis, access.stride)
         for name in sorted(self.constant):
             yield fact("constant", name)
+
+    def _written(self, finish: Finish) -> Iterator[Term]:
+        """Which axis each dimension of what is written moves with."""
+        from tvm_ffi import structural_equal
+
+        place = next(load.indices for load in loads(finish.stage.value) if str(load.source.name) == finish.source)
+        for dim, variable in enumerate(finish.stage.variables):
+            at = next(at for at, index in enumerate(place) if structural_equal(index, variable))
+            (term,) = self.of(self.result.name, at)
+            yield fact("written", self.block, dim, term.axis)
 
     def _summands(self) -> Iterator[Term]:
         for name, dims in self.summands.items():

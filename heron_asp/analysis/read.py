@@ -8,6 +8,7 @@ from typing import Any
 
 from heron_asp.analysis.facts import Access, Axis, BlockFacts, Finish, Parameter, Stage, Tensor
 from heron_asp.analysis.merge import simplify
+from heron_asp.analysis.product import as_product
 from heron_asp.dtypes import DTYPES
 from heron_asp.errors import HeronError
 from heron_asp.operators import Operator
@@ -16,19 +17,24 @@ from heron_asp.tir import loads, substituted, with_loads
 _SPATIAL, _REDUCE = 0, 2  # tvm.tirx.IterVar
 
 
-def analyse(operator: Operator, windows: bool = True, roles: Mapping[str, int] | None = None) -> BlockFacts:
+def analyse(
+    operator: Operator, windows: bool = True, roles: Mapping[str, int] | None = None, *, product: bool = False
+) -> BlockFacts:
     """Reads an operator's facts off its TIR.
 
     Args:
         operator: what to compute.
         windows: whether a dimension along which windows slide may become part of another, such as the channels'.
         roles: of each kind how many an instruction has, where nothing but an instruction can run an operator.
+        product: as a batch of matrix products, see `as_product`.
 
     Raises:
         HeronError: the TIR is not one block that adds up products of two elements at affine indices, with expressions
             of single elements before and after it.
     """
     block = analyse_prim_func(operator.prim_func(), operator.constant)
+    if product:
+        return as_product(block)
     return (
         block if operator.strided else simplify(block, windows, roles)
     )  # rows that may be any distance apart stay as they are

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from heron_asp.task import Task
 
 
+LOCAL = "local"
+
+
 class View(StrEnum):
     """How a program may be shown."""
 
@@ -51,21 +54,23 @@ class Backend(Protocol):
             HeronError: a number is missing, or contradicts others; with the file and the key.
         """
 
-    def measures(self, target: Target) -> str:
-        """What a measurement is, e.g. `time on this machine`."""
-
     def clock(self, target: Target) -> float | None:
         """Cycles a second, where cycles are counted and times are made of them; None where time is measured."""
 
     def bound(self, task: Task) -> float | None:
         """Seconds that no program of a task can beat; None where that is not known."""
 
-    def device(self, task: Task, limits: Limits) -> Device:
+    def device(self, task: Task, limits: Limits, said: str = LOCAL) -> Device:
         """What measures the candidates of a task.
+
+        Args:
+            task: what to measure.
+            limits: of building and running.
+            said: which of the backend's devices; every backend has a `local` one.
 
         Raises:
             MissingError: this machine cannot.
-            HeronError: the task is too large to be checked.
+            HeronError: there is no such device, or the task is too large to be checked.
         """
 
     def show(self, task: Task, candidate: Candidate, view: View) -> str:
@@ -73,6 +78,16 @@ class Backend(Protocol):
 
     def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Exported:
         """Writes a library of the best programs of some runs."""
+
+
+def require_local(said: str) -> None:
+    """For backends that have no other device.
+
+    Raises:
+        HeronError: another is asked for.
+    """
+    if said != LOCAL:
+        raise HeronError(f"--device {said}: no such device", "local, or replay:RUN with a run directory")
 
 
 def backend_of(target: Target) -> Backend:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heron_asp.backends import View
+from heron_asp.backends import LOCAL, View, require_local
 from heron_asp.errors import HeronError
 
 if TYPE_CHECKING:
@@ -41,11 +41,6 @@ class Llvm:
                     "an LLVM intrinsic by its name, or LLVM IR",
                 )
 
-    def measures(self, target: Target) -> str:
-        """Wall time."""
-        del target
-        return "time on this machine"
-
     def clock(self, target: Target) -> None:
         """Time is measured."""
         del target
@@ -54,8 +49,9 @@ class Llvm:
         """Not known: the peak is measured instead."""
         del task
 
-    def device(self, task: Task, limits: Limits) -> LocalDevice:
+    def device(self, task: Task, limits: Limits, said: str = LOCAL) -> LocalDevice:
         """This machine, if it has the instructions."""
+        require_local(said)
         from heron_asp.host import require_host
         from heron_asp.measure.device import LocalDevice
 

@@ -70,7 +70,11 @@ def command(
         SearchName, typer.Option("--search", help="The genetic search, or plain uniform sampling.")
     ] = SearchName.CGA,
     device: Annotated[
-        str, typer.Option("--device", help="'local', or 'replay:RUN' to answer from a recorded run.")
+        str,
+        typer.Option(
+            "--device",
+            help="'local'; 'replay:RUN' to answer from a recorded run; of a GPU also 'model', or 'worker:HOST' by ssh.",
+        ),
     ] = "local",
     batch: Annotated[
         int | None, typer.Option("--batch", help="Candidates measured a round [scaled to --trials].", min=1)
@@ -152,7 +156,7 @@ def _tune(task: Task, how: How) -> int:
     options = TuneOptions(trials, how.seed, how.search, how.sizes)
     device = make_device(task, how.device, how.limits)
     common.require_programs(task)
-    with _Reporter(task, trials, how.json) as reporter:
+    with _Reporter(task, trials, how.json, device.measures) as reporter:
         outcome = tune(task, device, options, run, how.resume, reporter.progress)
     if how.json:
         common.print_json(outcome.to_json())
@@ -189,21 +193,13 @@ def make_device(task: Task, said: str, limits: Limits, run: str = "") -> Device:
     replayed = replayed_run(said)
     if replayed is not None:
         return ReplayDevice.load(replayed / run)
-    return backend_of(task.target).device(task, limits)
+    return backend_of(task.target).device(task, limits, said)
 
 
 def replayed_run(said: str) -> Path | None:
-    """The recorded run that `--device` means; None for this machine.
-
-    Raises:
-        HeronError: there is no such device.
-    """
+    """The recorded run that `--device` means; None where it means a device."""
     kind, _, argument = said.partition(":")
-    if kind == "replay" and argument:
-        return Path(argument)
-    if said != "local":
-        raise HeronError(f"--device {said}: no such device", "local, or replay:RUN with a run directory")
-    return None
+    return Path(argument) if kind == "replay" and argument else None
 
 
 def run_name(task: Task, seed: int) -> str:
@@ -221,7 +217,10 @@ def run_name(task: Task, seed: int) -> str:
 class _Reporter:
     """Live progress: a bar on a terminal, a line every few trials otherwise; nothing but errors under --json."""
 
-    def __init__(self, task: Task, trials: int, quiet: bool) -> None:
+    def __init__(self, task: Task, trials: int, quiet: bool, measures: str) -> None:
+        from heron_asp.measure.device import WALL_TIME
+
+        self.note = "" if measures == WALL_TIME else f" ({measures})"
         self.label = task.operator.label
         self.trials = trials
         self.quiet = quiet
@@ -269,7 +268,7 @@ class _Reporter:
         bar = self.bar
 
         def report(now: Progress) -> None:
-            bar.update(row, completed=now.trial, best=_best(now), failures=_failures(now))
+            bar.update(row, completed=now.trial, best=_best(now) + self.note, failures=_failures(now))
 
         self.report = report
 
@@ -279,7 +278,7 @@ class _Reporter:
         left = now.elapsed / now.trial * (now.trials - now.trial)
         said = [
             f"trial {now.trial}/{now.trials}",
-            _best(now),
+            _best(now) + self.note,
             _failures(now),
             f"{now.elapsed:.0f} s, {left:.0f} s left",
         ]
@@ -302,6 +301,8 @@ def _failures(now: Progress) -> str:
 def _print(outcome: Outcome) -> None:
     from rich.console import Console
 
+    from heron_asp.measure.device import WALL_TIME
+
     console = Console(highlight=False, markup=False, soft_wrap=True)
     data = outcome.to_json()
     best = data["best"]
@@ -312,7 +313,7 @@ def _print(outcome: Outcome) -> None:
     if data["interrupted"]:
         console.print("interrupted; continue with --resume")
     if best:
-        peak = "peak" if "cycles" in best else "measured peak"
+        peak = "measured peak" if data["measured"] == WALL_TIME else "peak"
         share = f", {100 * best['share_of_peak']:.1f} % of the {peak}" if best["share_of_peak"] else ""
         sketch = outcome.task.space[best["sketch"]].sketch
         plain = "" if sketch.tensorized else " (not tensorized)"
@@ -324,6 +325,6 @@ def _print(outcome: Outcome) -> None:
             console.print(f"  {len(best['ties'])} other programs are within 1 %: a tie")
     if data["warning"]:
         console.print(f"note: {data['warning']}; no share of it is given")
-    if "cycles" in (best or {}):
+    if data["measured"] != WALL_TIME:
         console.print(f"measured: {data['measured']}")
     console.print(f"{data['wall_seconds']:.1f} s, recorded in {data['run']}")

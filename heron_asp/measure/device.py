@@ -22,6 +22,7 @@ from heron_asp.task import Task, available_threads
 
 logger = logging.getLogger(__name__)
 
+WALL_TIME = "time on this machine"
 LEAST = 3  # repetitions before a candidate is given up
 _MOST_BUILDS = 8  # at once
 _COMPARED = 2**27  # bytes of results a second that are made and compared, at least: what lets a large check take longer
@@ -33,10 +34,12 @@ class Device(Protocol):
     Attributes:
         width: how many candidates it builds at once.
         held: bytes that it takes while it measures, until `rest`.
+        measures: what its numbers are, in words.
     """
 
     width: int
     held: int
+    measures: str
 
     def build_ahead(self, candidates: Sequence[Candidate]) -> None:
         """Starts building candidates that `measure` will be asked for next."""
@@ -69,6 +72,7 @@ class LocalDevice:
     """
 
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
+        self.measures = WALL_TIME
         tvm_target(task.target, task.threads)  # a mistake in the target is one error, not one a candidate
         needed, free = bytes_needed(task.operator), available_bytes()
         if needed > free:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heron_asp.errors import HeronError, MissingError
+from heron_asp.measure.device import WALL_TIME
 from heron_asp.measure.result import Measurement
 from heron_asp.space import Candidate
-from heron_asp.store import read_trials
+from heron_asp.store import RunDirectory, read_trials
 
 
 class ReplayDevice:
@@ -18,12 +19,16 @@ class ReplayDevice:
         table: measurements by the key of the candidate.
         source: where the table is from, for messages.
         peak: operations a second, None if there is none.
+        measures: what was measured, in words.
     """
 
     width = 1
     held = 0
 
-    def __init__(self, table: Mapping[str, Measurement], source: str, peak: float | None = None) -> None:
+    def __init__(
+        self, table: Mapping[str, Measurement], source: str, peak: float | None = None, measures: str = WALL_TIME
+    ) -> None:
+        self.measures = measures
         self.table = table
         self.source = source
         self._peak = peak
@@ -38,7 +43,8 @@ class ReplayDevice:
         table = {trial.candidate: trial.measurement for trial in read_trials(run).values() if trial.measurement}
         if not table:
             raise MissingError(f"--device replay:{run}: no recorded trials", "give the directory of a tuning run")
-        return ReplayDevice(table, str(run))
+        recorded = RunDirectory(run).recorded() or {}
+        return ReplayDevice(table, str(run), measures=recorded.get("measured", WALL_TIME))
 
     def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """What was recorded.

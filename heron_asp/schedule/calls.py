@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
+from heron_asp.schedule.fragments import FragmentCall
 from heron_asp.schedule.start import Start
 from heron_asp.schedule.zeros import Window
 
@@ -79,7 +80,7 @@ class Skip:
     window: Window
 
 
-Simple: TypeAlias = Ref | int | str | bool | Form | Skip | Start | IndexMap | Source | IntrinsicName | None
+Simple: TypeAlias = Ref | int | str | bool | Form | Skip | Start | IndexMap | Source | IntrinsicName | FragmentCall | None
 Argument: TypeAlias = Union[Simple, tuple["Argument", ...]]  # noqa: UP007 - it names itself
 
 

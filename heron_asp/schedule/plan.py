@@ -14,11 +14,13 @@ from typing import Any, TypeAlias
 from heron_asp.analysis import BlockFacts
 from heron_asp.errors import InternalError
 from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
+from heron_asp.schedule.fragments import FragmentCall
 from heron_asp.schedule.start import Start
 from heron_asp.schedule.zeros import Window
 from heron_asp.sketch import Sketch
 from heron_asp.terms import Term, Value, plain, text
 
+_ALIGNED = 64  # elements: rows are told apart by less
 Values: TypeAlias = Mapping[Value, Value]
 
 
@@ -53,12 +55,13 @@ class _Planner:
         self.rank = {tensor.name: len(tensor.shape) for tensor in (*block.operands, block.result)}
         if block.finish is not None:
             self.rank[block.result.name] = len(block.finish.parameter.shape)
-        self.tensor_of = {copy: text(tensor) for copy, _, tensor, _ in sketch.of("copy")}
+        self.rank_of = {copy: self.rank[text(tensor)] for copy, _, tensor, _ in sketch.of("copy")}
         self.form = Form()
         self._call("express", self.form)
         self.skips: list[Skip] = []
         self.last: list[Call] = []
         self._call("get_sblock", block.block, results=[self._name(block.block)])
+        self.written = block.result.name  # the block that writes the result, by TVM's name
 
     # -- primitives, by TVM's names --------------------------------------------------------------------------------
 
@@ -84,6 +87,11 @@ class _Planner:
         self.form = replace(self.form, **changed)
         self.calls[0] = Call("express", (self.form,))
 
+    def _do_set_scope(self, copy: Value, scope: Value) -> None:
+        self._call("set_scope", self._ref(copy), 0, text(scope))
+        if copy == self.block.block:
+            self.written = f"{self.block.result.name}_{text(scope)}"
+
     def _do_get_sblock(self, copy: Value, what: Term) -> None:
         if what.name not in ("pad", "start"):
             raise InternalError(f"get_sblock({text(copy)}, {what}): only a padding or a start is found by its name")
@@ -97,22 +105,28 @@ class _Planner:
 
     def _do_cache_write(self, copy: Value, block: Value, _tensor: Value, scope: Value) -> None:
         self._call("cache_write", self._ref(block), 0, text(scope), results=[self._name(copy)])
+        self.written = f"{self.written}_{text(scope)}"
+        self.rank_of[copy] = len(self.block.result.shape)  # a copy of the sums themselves
 
     def _do_transform_layout(self, copy: Value, _layout: Value) -> None:
         parts = tuple(self._layout_part(part) for part in self._layout(copy))
-        index_map = IndexMap(self.rank[self.tensor_of[copy]], parts)
+        index_map = IndexMap(self.rank_of[copy], parts)
         self._call("transform_layout", self._ref(copy), ("write", 0), index_map)
 
-    def _do_split(self, what: Value, unit: Value | None = None) -> None:
+    def _do_split(self, what: Value, parts: Value | None = None) -> None:
         if isinstance(what, Term) and what.name == "loop":  # a loop of a copy
             copy, dim = what.arguments
-            outer, inner = (Term("loop", (copy, dim, part)) for part in ("outer", "inner"))
-            loop = self._copy_loop(copy, dim)
-            results = [self._name(outer), self._name(inner)]
-            self._call("split", self._ref(loop), (None, self._number(unit)), results=results)
+            named: list[tuple[Value, Value | None]] = [("outer", None), ("inner", parts)]
+            if isinstance(parts, tuple):
+                named = [one if isinstance(one, tuple) else (one, None) for one in parts]  # type: ignore[misc]
+            whole = Term("loop", (copy, dim)) if dim == "all" else self._copy_loop(copy, dim)
+            prefix = (copy,) if dim == "all" else (copy, dim)
+            results = [self._name(Term("loop", (*prefix, name))) for name, _ in named]
+            factors = tuple(None if factor is None else self._number(factor) for _, factor in named)
+            self._call("split", self._ref(whole), factors, results=results)
         else:
-            assert unit is not None
-            self._split_axis(what, unit)
+            assert parts is not None
+            self._split_axis(what, parts)
 
     def _split_axis(self, block: Value, axis: Value) -> None:
         if not self.loops:
@@ -135,6 +149,9 @@ class _Planner:
         self.loops[at : at + 1] = parts
 
     def _do_reorder(self, what: Value, layout: Value | None = None) -> None:
+        if isinstance(layout, tuple):  # loops of a copy, in this order
+            self._call("reorder", *(self._ref(self._resolved(loop)) for loop in layout))
+            return
         if layout is not None:  # the loops of a copy, in the order of its layout
             self._call("reorder", *(self._ref(self._layout_loop(what, part)) for part in self._layout(what)))
             return
@@ -147,7 +164,10 @@ class _Planner:
         self.loops = ordered
         self._call("reorder", *(self._ref(loop) for loop in ordered))
 
-    def _do_fuse(self, block: Value, level: Value) -> None:
+    def _do_fuse(self, block: Value, level: Value | None = None) -> None:
+        if level is None:  # all loops of a copy
+            self._fuse_copy(block)
+            return
         loops = self._at(level)
         fused = Term("loop", (block, "fused", level))
         if len(loops) == 1:
@@ -156,6 +176,23 @@ class _Planner:
             self._call("fuse", *(self._ref(loop) for loop in loops), results=[self._name(fused)])
         at = self.loops.index(loops[0])
         self.loops[at : at + len(loops)] = [fused]
+
+    def _fuse_copy(self, whole: Value) -> None:
+        assert isinstance(whole, Term)
+        copy = whole.arguments[0]
+        self._copy_loop(copy, 0)
+        loops = [self._ref(Term("loop", (copy, dim))) for dim in range(self.rank_of[copy])]
+        if len(loops) == 1:
+            self.names[whole] = loops[0].name
+        else:
+            self._call("fuse", *loops, results=[self._name(whole)])
+
+    def _do_bind(self, loop: Value, thread: Value) -> None:
+        self._call("bind", self._ref(self._resolved(loop)), text(thread))
+
+    def _do_storage_align(self, copy: Value, row: Value, padding: Value) -> None:
+        apart = self._number(row) + self._number(padding)
+        self._call("storage_align", self._ref(copy), 0, -2, _ALIGNED, apart % _ALIGNED)
 
     def _do_compute_at(self, copy: Value, position: Value) -> None:
         self._attach("compute_at", copy, position)
@@ -179,7 +216,11 @@ class _Planner:
         self._call("unroll", self._ref(self._resolved(loop)))
 
     def _do_annotate(self, what: Value, key: Value, value: Value) -> None:
-        argument: Argument = Source(text(value.arguments[0])) if isinstance(value, Term) else plain(value)
+        argument: Argument
+        if isinstance(value, tuple):
+            argument = tuple(self._number(one) for one in value)
+        else:
+            argument = Source(text(value.arguments[0])) if isinstance(value, Term) else plain(value)
         self._call("annotate", self._ref(self._resolved(what)), text(key), argument)
 
     def _do_decompose_reduction(self, block: Value, level: Value) -> None:
@@ -191,11 +232,24 @@ class _Planner:
         if names:
             self._call("get_loops", self._ref(init), results=names, take=len(names))
 
-    def _do_tensorize(self, _block: Value, intrinsic: Value, seating: Value) -> None:
+    def _do_tensorize(self, block: Value, intrinsic: Value, seating: Value | None = None) -> None:
+        if seating is None:
+            self._tensorize_part(block, intrinsic)
+            return
         unit = self._at("unit")[0]
         stored = [tensor.dtype for tensor in self.block.operands] if self.form.shifts else []
         stored = stored if text(seating) == "straight" else stored[::-1]
         self._call("tensorize", self._ref(unit), IntrinsicName(text(intrinsic), text(seating), tuple(stored)))
+
+    def _tensorize_part(self, loop: Value, part: Value) -> None:
+        """A step with fragments; what writes the result is another block afterwards, and so gets another name."""
+        assert isinstance(loop, Term)
+        assert isinstance(part, Term)
+        name, what, turned, memory = (text(argument) for argument in part.arguments)
+        call = FragmentCall(name, what, turned.replace("none", ""), memory.replace("none", ""))
+        self._call("tensorize", self._ref(self._resolved(loop)), call)
+        if what == "store":
+            self._call("get_sblock", f"{self.written}_o", results=[self._name(loop.arguments[0])])
 
     def _do_start_with(self, block: Value, start: Term) -> None:
         other = text(start.arguments[0])
@@ -262,7 +316,7 @@ class _Planner:
         """The loop of a dimension of a copy; asks for all of the copy's loops once."""
         loop = Term("loop", (copy, dim))
         if loop not in self.names:
-            rank = self.rank[self.tensor_of[copy]]
+            rank = self.rank_of[copy]
             names = [self._name(Term("loop", (copy, one))) for one in range(rank)]
             self._call("get_loops", self._ref(copy), results=names, take=rank)
         return loop

@@ -14,6 +14,7 @@ from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
 from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 from heron_asp.schedule.express import express, named
+from heron_asp.schedule.fragments import FragmentCall, register_fragment
 from heron_asp.schedule.start import Start, start_with
 from heron_asp.schedule.tensor_intrin import register
 from heron_asp.schedule.zeros import skip_zeros
@@ -118,6 +119,8 @@ def _value(argument: Argument, made: Mapping[str, Any], intrinsics: Mapping[str,
         return intrinsics[argument.intrinsic].reached.ir
     if isinstance(argument, IntrinsicName):
         return register(intrinsics[argument.intrinsic], argument.seating, argument.stored)
+    if isinstance(argument, FragmentCall):
+        return register_fragment(intrinsics[argument.intrinsic], argument)
     return argument
 
 

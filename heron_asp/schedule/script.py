@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
+from heron_asp.schedule.fragments import FragmentCall
 
 
 def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:
@@ -18,11 +19,13 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
     """
     sources = {a.intrinsic for call in calls for a in call.arguments if isinstance(a, Source)}
     named = [a for call in calls for a in call.arguments if isinstance(a, IntrinsicName)]
+    fragments = [a for call in calls for a in call.arguments if isinstance(a, FragmentCall)]
     used = {call.primitive for call in calls}
     lines = [
         "from heron_asp import operator, resolve_target",
         "from heron_asp.analysis import analyse",
         "from heron_asp.schedule.express import express",
+        *(["from heron_asp.schedule.fragments import FragmentCall, register_fragment"] if fragments else []),
         *(["from heron_asp.schedule.start import Start, start_with"] if "start_with" in used else []),
         *(["from heron_asp.schedule.tensor_intrin import register"] if named else []),
         *(["from heron_asp.schedule.zeros import Window, skip_zeros"] if "skip_zeros" in used else []),
@@ -30,6 +33,7 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
         "",
         f"target = resolve_target({target!r})",
         *(f"register(target.intrinsics[{one.intrinsic!r}], {one.seating!r}{_stored(one)})" for one in named),
+        *(f"register_fragment(target.intrinsics[{one.intrinsic!r}], {one!r})" for one in dict.fromkeys(fragments)),
         *(f"{_source_name(name)} = target.intrinsics[{name!r}].call.ir" for name in sorted(sources)),
         "",
         "",
@@ -41,7 +45,7 @@ def script(calls: Sequence[Call], target: str, operator: str, heading: str = "")
         "",
         "",
         'if __name__ == "__main__":',
-        f"    print(schedule(analyse(operator({operator}))).mod.script())",
+        f"    print(schedule(analyse(operator({operator}), **target.seen_as)).mod.script())",
     ]
     return "\n".join(lines) + "\n"
 
@@ -87,6 +91,8 @@ def _show(argument: Argument) -> str:
         return _source_name(argument.intrinsic)
     if isinstance(argument, IntrinsicName):
         return repr(registered_name(argument))
+    if isinstance(argument, FragmentCall):
+        return repr(argument.name)
     if isinstance(argument, IndexMap):
         names = [f"i{dim}" for dim in range(argument.rank)]
         parts = [

@@ -30,22 +30,23 @@ def right(library: SharedLibrary, times: int = 1) -> bool:
     )
 
 
-def workers() -> int:
-    """Threads of this process but the first."""
-    return len(list(Path("/proc/self/task").iterdir())) - 1
+def alive() -> int:
+    """Threads of this process: also those of NumPy's BLAS, which it starts when they are needed first, as here."""
+    cases(PARALLEL)
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def test_workers_start_when_they_are_needed(exported: Exported) -> None:
     def work(library: SharedLibrary) -> list[int]:
-        before = workers()
+        before = alive()
         library.set_threads(1)
         assert right(library)
-        alone = workers() - before
+        alone = alive() - before
         library.set_threads(2)
         assert right(library)
         library.set_threads(64)  # the kernel was tuned for 2
         assert right(library, 20)
-        return [alone, workers() - before]
+        return [alone, alive() - before]
 
     assert exported.call(work) == [0, 1]
 
@@ -70,7 +71,8 @@ def test_a_forked_child_has_workers_of_its_own(exported: Exported) -> None:
         assert right(library)
         child = os.fork()
         if child == 0:
-            os._exit(0 if right(library, 10) and workers() == 1 else 1)
+            before = alive()
+            os._exit(0 if right(library, 10) and alive() == before + 1 else 1)
         return os.waitpid(child, 0)[1]
 
     assert exported.call(work) == 0
@@ -195,9 +197,9 @@ def test_the_setting_chooses_between_kernels_of_one_shape(exported: Exported) ->
         found = []
         for threads in (1, 2):
             library.set_threads(threads)
-            before = workers()
+            before = alive()
             assert case.error(library.compute(interface_of(made), made, case.inputs)) is None
-            found.append(workers() - before)
+            found.append(alive() - before)
         return found
 
     assert exported.call(work) == [0, 1]

@@ -29,6 +29,7 @@ class VtaDevice:
     Attributes:
         width: how many candidates it measures at once: they do not disturb one another.
         held: bytes that the data take on which candidates are checked.
+        measures: what its cycles are.
     """
 
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
@@ -41,6 +42,7 @@ class VtaDevice:
         self.task = task
         self.limits = limits or Limits()
         self.numbers = numbers_of(task.target)
+        self.measures = self.numbers.measures
         self.width = min(available_threads(), _MOST_AT_ONCE)
         self._problems: dict[str, Problem] = {}
         self._programs: dict[str, Lowered | HeronError] = {}

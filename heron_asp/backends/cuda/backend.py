@@ -1,0 +1,94 @@
+"""The backend for NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heron_asp.backends import LOCAL, View
+from heron_asp.errors import HeronError, MissingError
+
+if TYPE_CHECKING:
+    from heron_asp.backends.cuda.device import GpuDevice
+    from heron_asp.backends.cuda.library import Manifest
+    from heron_asp.measure.result import Limits
+    from heron_asp.space import Candidate
+    from heron_asp.target import Target
+    from heron_asp.task import Task
+
+
+class Cuda:
+    """See `heron_asp.backends.Backend`."""
+
+    def check(self, target: Target) -> None:
+        """The GPU says what to compile for, and how much shared memory a block can have."""
+        compiler = target.machine.compiler
+        if compiler is None or compiler.kind != "cuda" or not compiler.mcpu.startswith("sm_"):
+            raise HeronError(f"{target.path}: [compiler]: kind = \"cuda\" and mcpu = \"sm_..\" are needed")
+        if "shared" not in {memory.name for memory in target.machine.memories}:
+            raise HeronError(f"{target.path}: there is no memory 'shared'", "bytes that a block can have of it")
+
+    def clock(self, target: Target) -> None:
+        """Time is measured, or modelled."""
+        del target
+
+    def bound(self, task: Task) -> None:
+        """Not known."""
+        del task
+
+    def device(self, task: Task, limits: Limits, said: str = LOCAL) -> GpuDevice:
+        """A GPU of this machine or of another one, or the model of it."""
+        from heron_asp.backends.cuda.device import GpuDevice
+        from heron_asp.backends.cuda.measured import Host, Local
+
+        kind, _, host = said.partition(":")
+        if said == "model":
+            return GpuDevice(task, limits)
+        if said == LOCAL:
+            require_driver()
+            return GpuDevice(task, limits, Local())
+        if kind == "worker" and host:
+            return GpuDevice(task, limits, Host(host))
+        raise HeronError(
+            f"--device {said}: no such device",
+            "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: modelled, not measured; replay:RUN",
+        )
+
+    def show(self, task: Task, candidate: Candidate, view: View) -> str:
+        """The schedule as Python that runs, or CUDA C++."""
+        from heron_asp.backends.cuda.build import build
+        from heron_asp.schedule.script import script
+
+        if view is View.CODE:
+            return build(task, candidate).source
+        made = task.operator
+        arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
+        arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
+        return script(task.calls(candidate), str(task.target.path), arguments, f"{made.label}: {candidate.sketch}.")
+
+    def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Manifest:
+        """CUDA C++, machine code and a launcher in C."""
+        from heron_asp.backends.cuda.library import export
+
+        return export(runs, out, name, prefix)
+
+
+def require_driver() -> None:
+    """Makes sure that this machine has a driver of a GPU.
+
+    Raises:
+        MissingError: it has not.
+    """
+    import ctypes
+
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise MissingError(
+            "this machine has no CUDA driver (libcuda.so.1), so nothing can be timed on it",
+            "--device model ranks programs by a model; --device worker:HOST times them on another machine",
+        ) from None
+
+
+BACKEND = Cuda()

@@ -1,0 +1,56 @@
+"""From a candidate to its program: scheduled, lowered with shared memory as the rules count it, checked, CUDA C++."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from heron_asp.backends.cuda.lower import lowered, program_of, refusal
+from heron_asp.errors import HeronError
+from heron_asp.terms import Term, text
+
+if TYPE_CHECKING:
+    from heron_asp.backends.cuda.program import Program
+    from heron_asp.space import Candidate
+    from heron_asp.task import Task
+
+
+def build(task: Task, candidate: Candidate) -> Program:
+    """A candidate's program.
+
+    Raises:
+        HeronError: TVM's check of GPU code refuses it: a hole in the constraints.
+        tvm.error.TVMError: TVM refuses the schedule: likewise.
+    """
+    module = lowered(task.program(candidate).module, task.target, buffer_sizes(task, candidate))
+    against = refusal(module, task.target)
+    if against:
+        raise HeronError(f"TVM's check of GPU code refuses the program: {against}")
+    return program_of(module, task.target)
+
+
+def buffer_sizes(task: Task, candidate: Candidate) -> Mapping[str, int]:
+    """Bytes of each buffer in shared memory, by the name that it has in a schedule.
+
+    Operands come from a block `T_pad`; the result has its own name until it is written.
+    """
+    sketch = task.space[candidate.sketch].sketch
+    operands = {tensor.name for tensor in task.block.operands}
+    found = {}
+    for copy, _, tensor, _ in sketch.of("copy"):
+        size = candidate.values.get(Term("bytes", (copy,)))
+        if isinstance(size, int):
+            name = text(tensor)
+            found[f"{name}_pad" if name in operands else name] = size
+    return found
+
+
+def shared_memory(task: Task, candidate: Candidate) -> int:
+    """Dynamic shared memory of a block of threads as the rules count it, in bytes: that of the larger phase."""
+    sketch = task.space[candidate.sketch].sketch
+    phases: dict[str, int] = {}
+    for copy, place in sketch.of("place"):
+        size = candidate.values[Term("bytes", (copy,))]
+        assert isinstance(size, int)
+        phases[text(place)] = phases.get(text(place), 0) + size
+    return max(phases.values())

@@ -1,0 +1,304 @@
+"""A device for GPUs: each program is compiled and emulated on the CPU first, then timed by a worker, or modelled."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heron_asp.backends.cuda.build import build, shared_memory
+from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, unwritten, verify
+from heron_asp.backends.cuda.jobs import Entry, Problem, data_of, write_jobs
+from heron_asp.backends.cuda.measured import Host, Local, Measured, run_jobs
+from heron_asp.backends.cuda.model import estimate
+from heron_asp.backends.cuda.modelled import element_bytes, gpu_of, peak, work_of
+from heron_asp.backends.cuda.nvcc import CompileError, compile_cubin, find_nvcc
+from heron_asp.backends.cuda.program import Program, Use
+from heron_asp.backends.cuda.worker.options import Options
+from heron_asp.child import Child, Outcome, Report
+from heron_asp.errors import ExitCode, HeronError, InternalError, MissingError
+from heron_asp.host import available_bytes
+from heron_asp.measure.data import Case, bytes_needed, cases
+from heron_asp.measure.result import Limits, Measurement, Status
+from heron_asp.task import Task, available_threads
+from heron_asp.terms import Term
+
+if TYPE_CHECKING:
+    from heron_asp.space import Candidate
+
+_KEPT = 64  # programs
+_MOST_AT_ONCE = 8
+_BLOCKS = 6  # of a large grid are emulated: the first, the last and random ones between
+_CHECKED = "checked"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is known of a program before it is timed.
+
+    Attributes:
+        status: `correct`, or what is wrong with it.
+        error: in one paragraph.
+        program: None where it cannot be made.
+        cubin: machine code; empty where nothing is compiled.
+        registers: of a thread, by kernel, as the assembler says, or as the rules count its fragments.
+    """
+
+    status: Status
+    error: str = ""
+    program: Program | None = None
+    cubin: bytes = b""
+    registers: dict[str, int] = field(default_factory=dict)
+
+
+class GpuDevice:
+    """Programs of a GPU; see `heron_asp.measure.device.Device`.
+
+    Args:
+        task: whose candidates are measured.
+        limits: of building and checking.
+        timed: where they are timed; None: their times are modelled.
+
+    Attributes:
+        width: how many candidates are compiled and emulated at once.
+        held: bytes that the data take on which candidates are checked.
+        measures: what the times are.
+    """
+
+    def __init__(self, task: Task, limits: Limits | None = None, timed: Local | Host | None = None) -> None:
+        self.held = bytes_needed(task.operator)
+        if self.held > available_bytes():
+            raise HeronError(
+                f"{task.operator.label}: checking a program takes about {self.held / 2**30:.1f} GiB of memory",
+                "smaller extents, or a machine with more memory",
+                ExitCode.MISSING,
+            )
+        self.task = task
+        self.limits = limits or Limits()
+        self.timed = timed
+        self.compiles = _has_nvcc()
+        if timed is not None and not self.compiles:
+            raise MissingError("programs are compiled here before a worker gets them, and there is no nvcc", _NVCC)
+        self.width = min(available_threads(), _MOST_AT_ONCE)
+        where = "" if timed is None else f"on {timed.name}" if isinstance(timed, Host) else "on this machine's GPU"
+        self.measures = f"time {where}, nothing in its caches" if where else MODELLED
+        self._programs: dict[str, Program | Exception] = {}
+        self._ahead: dict[str, Child] = {}
+        self._done: dict[str, Measurement] = {}
+        self._candidates: dict[str, Candidate] = {}
+
+    @cached_property
+    def _cases(self) -> list[Case]:
+        return cases(self.task.operator, most=1 if self.timed is None else 3)
+
+    def rest(self) -> None:
+        """Ends what runs, and frees the data until they are needed again."""
+        self.build_ahead([])
+        self.__dict__.pop("_cases", None)
+        self._programs.clear()
+
+    def fingerprint(self, candidate: Candidate) -> str | None:
+        """The source and its launches; None where they cannot be made."""
+        try:
+            program = self._program(candidate)
+        except Exception:  # told by `measure`
+            return None
+        return sha256(repr((program.source, program.kernels)).encode()).hexdigest()
+
+    def _program(self, candidate: Candidate) -> Program:
+        """The program of a candidate; the last ones are kept, since they are asked for in turn."""
+        if candidate.key not in self._programs:
+            if len(self._programs) >= _KEPT:
+                self._programs.pop(next(iter(self._programs)))
+            try:
+                self._programs[candidate.key] = build(self.task, candidate)
+            except InternalError:
+                raise
+            except Exception as error:  # TVM refuses the schedule: a hole in the constraints, and a row like any other
+                self._programs[candidate.key] = error
+        found = self._programs[candidate.key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def build_ahead(self, candidates: Sequence[Candidate]) -> None:
+        """Starts compiling and emulating candidates, each in a process of its own."""
+        for started in self._ahead.values():
+            started.kill()
+        self._ahead, self._done = {}, {}
+        self._candidates = {candidate.key: candidate for candidate in candidates}
+        case = self._cases[0] if candidates else None
+        for candidate in candidates:
+
+            def work(report: Report, candidate: Candidate = candidate) -> None:
+                assert case is not None
+                try:
+                    program = self._program(candidate)
+                except InternalError:
+                    raise
+                except Exception as error:
+                    report(_CHECKED, Checked(Status.CONSTRAINTS, _last_line(error)))
+                    return
+                report(_CHECKED, self._checked(candidate, program, case))
+
+            self._ahead[candidate.key] = Child(work, [self.limits.build + self.limits.run])
+
+    def _checked(self, candidate: Candidate, program: Program, case: Case) -> Checked:
+        cubin, registers = b"", {program.kernels[0].name: self._fragment_registers(candidate)}
+        if self.compiles:
+            assert self.task.target.machine.compiler is not None
+            try:
+                compiled = compile_cubin(program.source, self.task.target.machine.compiler.mcpu, self.limits.build)
+            except CompileError as error:
+                return Checked(Status.COMPILE, str(error), program)
+            cubin, registers = compiled.cubin, {name: one.registers for name, one in compiled.resources.items()}
+        try:
+            emulate(program, case, self.limits.run)
+        except EmulationError as error:
+            return Checked(Status.CORRECTNESS, str(error), program, cubin, registers)
+        return Checked(Status.CORRECT, "", program, cubin, registers)
+
+    def _fragment_registers(self, candidate: Candidate) -> int:
+        """Registers of a thread as the rules count them: fragments, and those that are left for the rest."""
+        sketch = self.task.space[candidate.sketch].sketch
+        held = next((one for one in sketch.constraints if one.name.startswith("c5:registers")), None)
+        free = self.task.target.pays["registers"].value
+        return free + sum(number * _int(candidate.values[variable]) for number, variable in held.members if held) if held else free
+
+    def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
+        """What became of a candidate, and how long it takes."""
+        del best
+        if candidate.key not in self._candidates:
+            self.build_ahead([candidate])
+        if candidate.key not in self._done:
+            self._measure_all() if self.timed is not None else self._model(candidate)
+        return self._done[candidate.key]
+
+    def _outcome(self, key: str) -> tuple[Checked, Outcome]:
+        outcome = self._ahead.pop(key).outcome()
+        checked = outcome.value(_CHECKED)
+        if isinstance(checked, Checked):
+            return checked, outcome
+        if outcome.timed_out:
+            return Checked(Status.TIMEOUT, "compiling and emulating it took too long"), outcome
+        said = str(outcome.value("error") or outcome.stderr or "the process ended without a result")
+        return Checked(Status.RUNTIME, _last_line(said)), outcome
+
+    def _model(self, candidate: Candidate) -> None:
+        checked, outcome = self._outcome(candidate.key)
+        self._done[candidate.key] = self._modelled(candidate, checked, outcome)
+
+    def _modelled(self, candidate: Candidate, checked: Checked, outcome: Outcome) -> Measurement:
+        took = outcome.seconds(_CHECKED)
+        if checked.status is not Status.CORRECT or checked.program is None:
+            return Measurement(checked.status, error=checked.error, build_seconds=took)
+        first = checked.program.kernels[0]
+        work = work_of(self.task, candidate, checked.registers[first.name], first.dynamic_shared + first.static_shared)
+        seconds = estimate(gpu_of(self.task.target, element_bytes(self.task)), work).seconds
+        if not np.isfinite(seconds):
+            return Measurement(Status.RUNTIME, error="a block of it does not fit on a multiprocessor", build_seconds=took)
+        return Measurement(Status.CORRECT, seconds, (seconds,), build_seconds=took)
+
+    def _measure_all(self) -> None:
+        """Sends the correct ones of a round to the worker."""
+        checked = {key: self._outcome(key) for key in list(self._ahead)}
+        entries = []
+        for key, (one, outcome) in checked.items():
+            if one.status is Status.CORRECT and one.program is not None:
+                entries.append(Entry(key, one.program, one.cubin, one.registers))
+            else:
+                self._done[key] = Measurement(one.status, error=one.error, build_seconds=outcome.seconds(_CHECKED))
+        for key, found in self._worked(entries).items():
+            took = checked[key][1].seconds(_CHECKED)
+            seconds = found.cold.median if found.cold is not None else None
+            runs = (seconds,) if seconds is not None else ()
+            self._done[key] = Measurement(found.status, seconds, runs, found.error, build_seconds=took)
+
+    def _worked(self, entries: Sequence[Entry]) -> dict[str, Measured]:
+        assert self.timed is not None
+        if not entries:
+            return {}
+        assert self.task.target.machine.compiler is not None
+        buffers = [one for one in entries[0].program.buffers if one.use is not Use.SCRATCH]
+        output = next(one.name for one in buffers if one.use is Use.OUTPUT)
+        data = [data_of(_shaped(case, entries[0].program), output) for case in self._cases]
+        problem = Problem(self.task.operator.label, self.task.target.machine.compiler.mcpu, buffers, data)
+        with tempfile.TemporaryDirectory() as folder:
+            write_jobs(Path(folder), problem, entries)
+            results = run_jobs(Path(folder), self.timed, Options())
+        return {one.name: one for one in results.candidates}
+
+    def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[list[float]]:
+        """Times candidates again; a model says the same each time."""
+        times: list[list[float]] = [[] for _ in candidates]
+        for _ in range(rounds if self.timed is not None else 1):
+            self.build_ahead(candidates)
+            for own, candidate in zip(times, candidates, strict=True):
+                measured = self.measure(candidate)
+                own += [measured.seconds] if measured.seconds is not None else []
+        return times if self.timed is not None else [own * rounds for own in times]
+
+    def peak(self) -> float | None:
+        """Of all tensor cores, as their number and clock say."""
+        return peak(self.task)
+
+
+MODELLED = "modelled, not measured"
+_NVCC = "put nvcc on the PATH, or: pip install 'heron-asp[cuda]'"
+
+
+def emulate(program: Program, case: Case, timeout: float) -> None:
+    """Runs a program on the CPU, threads and copies in different orders; of a large grid some blocks.
+
+    Raises:
+        EmulationError: it is wrong.
+    """
+    emulated = compile_program(program)
+    shaped = _shaped(case, program)
+    last = program.kernels[-1]
+    blocks = last.grid[0] * last.grid[1] * last.grid[2]
+
+    def judge(outputs: dict[str, np.ndarray[Any, Any]]) -> str:
+        (result,) = outputs.values()
+        missing = unwritten(result)
+        if missing.all():
+            return "nothing is written"
+        filled = np.where(missing, case.expected.reshape(result.shape), result)
+        return case.error((filled if blocks > _BLOCKS else result).reshape(case.expected.shape)) or ""
+
+    verify(emulated, shaped.inputs, judge, timeout, _BLOCKS if blocks > _BLOCKS else None)
+
+
+def _shaped(case: Case, program: Program) -> Case:
+    """A case with its inputs under the extents and the types that a program takes them."""
+    inputs = {
+        one.name: np.ascontiguousarray(case.inputs[one.name]).reshape(one.shape).astype(dtype_of(one.storage), copy=False)
+        for one in program.buffers
+        if one.use is Use.INPUT
+    }
+    return Case(case.name, inputs, case.expected, case.tolerance)
+
+
+def _has_nvcc() -> bool:
+    try:
+        find_nvcc()
+    except HeronError:
+        return False
+    return True
+
+
+def _int(value: Any) -> int:
+    assert isinstance(value, int), value
+    return value
+
+
+def _last_line(error: object) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "rror:" in line or "failed" in line]
+    return (telling or lines or ["no message"])[-1][:500]
