@@ -1,6 +1,6 @@
 """Measures on a machine with a GPU that is there for some minutes only: all is made ready before, and read after.
 
-    python benchmarks/gpu_session.py prepare SESSION --cases G1,C1 --architecture sm_90 --budget 600
+    python benchmarks/gpu_session.py prepare SESSION --cases G1,C1 -t h100 --budget 600
     python benchmarks/gpu_session.py run     SESSION --limit 600       # there: Python 3.8, numpy; torch for the peer
     python benchmarks/gpu_session.py report  SESSION
 
@@ -50,17 +50,18 @@ def candidates_of(name: str) -> Source:
     return found
 
 
-def cases_of(names: Sequence[str], architecture: str, dtype: str | None) -> list[Case]:
+def cases_of(names: Sequence[str], target: str, dtype: str | None) -> list[Case]:
     """Cases of the suite.
 
     Raises:
-        HeronError: there is none of that name.
+        HeronError: there is none of that name, or no such target.
     """
     import tomllib
 
     from gpu.prepare import Case
 
     from heron_asp.errors import HeronError
+    from heron_asp.host import resolve_target
     from heron_asp.operators import operator
     from heron_asp.resources import suggestion
 
@@ -68,8 +69,9 @@ def cases_of(names: Sequence[str], architecture: str, dtype: str | None) -> list
     for name in names:
         if name not in tables:
             raise HeronError(f"--cases {name}: no such case", suggestion(name, tables))
+    machine = resolve_target(target)
     return [
-        Case(name, operator(table["operator"], table["shape"], dtype or table["dtype"]), architecture)
+        Case(name, operator(table["operator"], table["shape"], dtype or table["dtype"]), machine)
         for name, table in ((name, tables[name]) for name in names)
     ]
 
@@ -79,7 +81,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
     from heron_asp.backends.cuda.nvcc import compile_cubin
 
-    cases = cases_of(arguments.cases.split(","), arguments.architecture, arguments.dtype)
+    cases = cases_of(arguments.cases.split(","), arguments.target, arguments.dtype)
     source = candidates_of(arguments.offers)
     prepare(arguments.session, cases, source, compile_cubin, arguments.budget, arguments.workers, print)
     return 0
@@ -124,7 +126,7 @@ def main(given: Sequence[str] | None = None) -> int:
         command.set_defaults(function=function)
         if name == "prepare":
             command.add_argument("--cases", default=USUAL, help="names, with commas between them [%(default)s]")
-            command.add_argument("--architecture", default="sm_90", help="of the GPU [%(default)s]")
+            command.add_argument("-t", "--target", default="h100", help="the GPU [%(default)s]")
             command.add_argument("--dtype", help="e.g. f16f16f32 [as in the suite]")
             command.add_argument("--budget", type=float, default=600, help="seconds for all [%(default)s]")
             command.add_argument("--workers", type=int, default=os.cpu_count(), help="compiled at once [%(default)s]")

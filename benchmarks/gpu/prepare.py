@@ -22,6 +22,7 @@ from heron_asp.backends.cuda.worker.data import drawn
 from heron_asp.errors import HeronError
 from heron_asp.measure.data import case_of
 from heron_asp.operators import Operator
+from heron_asp.target import Target
 
 _MOST_COMPARED = 2**20  # elements of a result; of larger ones a part is drawn
 _COMPARED = 2**18
@@ -36,12 +37,20 @@ class Case:
     Attributes:
         name: of its folder.
         operator: what is computed.
-        architecture: for which it is compiled, e.g. `sm_90`.
+        target: on which GPU.
     """
 
     name: str
     operator: Operator
-    architecture: str
+    target: Target
+
+    @property
+    def architecture(self) -> str:
+        """For which it is compiled, e.g. `sm_90`."""
+        compiler = self.target.machine.compiler
+        if compiler is None or self.target.shared.backend != "cuda":
+            raise HeronError(f"--target {self.target.name} is no GPU")
+        return compiler.mcpu
 
 
 @dataclass(frozen=True)
@@ -50,18 +59,20 @@ class Offer:
 
     Attributes:
         name: unique among those of its case.
-        program: its buffers are called as the operator's tensors.
+        program: its inputs are called as the operator's tensors; None where it cannot be made.
         work: what the model and the constraints say of it: registers, shared bytes.
         modelled: seconds.
         kind: where it comes from: `sample` or `modelled`; the share of valid ones and the model's correlation are
             those of samples.
+        error: why there is no program.
     """
 
     name: str
-    program: Program
+    program: Program | None
     work: Work
     modelled: float
     kind: str = "sample"
+    error: str = ""
 
 
 class Resources(Protocol):
@@ -96,6 +107,10 @@ class Prepared:
     offered: int = 0
     compiled: int = 0
     failures: list[dict[str, str]] = field(default_factory=list)
+
+    def failed(self, offer: Offer, error: str) -> None:
+        """Notes why there is no code of a candidate."""
+        self.failures.append({"name": offer.name, "kind": offer.kind, "error": error})
 
     def to_json(self) -> dict[str, Any]:
         """Its entry in session.json."""
@@ -143,7 +158,7 @@ def prepare(
     session.mkdir(parents=True, exist_ok=True)
     pack(session / WORKER)
     deadline = time.monotonic() + seconds
-    done = []
+    architecture, done = cases[0].architecture, []
     for at, case in enumerate(cases):
         prepared = Prepared(case)
         end = time.monotonic() + max(0.0, deadline - time.monotonic()) / (len(cases) - at)
@@ -153,12 +168,14 @@ def prepare(
             why = prepared.failures[0]["error"] if prepared.failures else "none is offered in time"
             raise HeronError(f"{case.name}: no candidate compiles: {why}")
         buffers = tuple(one for one in entries[0].program.buffers if one.use is not Use.SCRATCH)
-        problem = Problem(case.operator.label, case.architecture, buffers, [data_of(case.operator)])
+        output = next(one.name for one in buffers if one.use is Use.OUTPUT)
+        data = data_of(case.operator, output)
+        problem = Problem(case.operator.label, architecture, buffers, [data])
         write_jobs(session / case.name, problem, entries)
         done.append(prepared)
         errors = Counter(one["error"] for one in prepared.failures)
         say(f"{case.name}: {prepared.compiled} of {prepared.offered} compiled {dict(errors) or ''}")
-    version = {"version": 1, "architecture": cases[0].architecture, "cases": [one.to_json() for one in done]}
+    version = {"version": 1, "architecture": architecture, "cases": [one.to_json() for one in done]}
     (session / SESSION).write_text(json.dumps(version, indent=1))
     return done
 
@@ -174,18 +191,20 @@ def _entries(
         while more or running:
             while more and len(running) < workers:
                 offer = next(waiting, None) if time.monotonic() < end else None
-                more = offer is not None
-                if offer is not None:
+                if offer is None:
+                    more = False
+                elif offer.program is None:
+                    prepared.failed(offer, offer.error)
+                else:
                     future = pool.submit(compiler, offer.program.source, prepared.case.architecture)
                     running[future] = (prepared.offered, offer)
-                    prepared.offered += 1
+                prepared.offered += offer is not None
             for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
                 number, offer = running.pop(future)
                 try:
                     compiled = future.result()
                 except HeronError as error:
-                    failure = {"name": offer.name, "kind": offer.kind, "error": error.message}
-                    prepared.failures.append(failure)
+                    prepared.failed(offer, error.message)
                     continue
                 prepared.compiled += 1
                 yield number, _entry(offer, compiled)
@@ -199,14 +218,15 @@ def _entry(offer: Offer, compiled: Compiled) -> Entry:
         "registers": offer.work.registers,
         "shared_bytes": offer.work.shared_bytes,
     }
+    assert offer.program is not None, "what has none is not compiled"
     return Entry(offer.name, offer.program, compiled.cubin, registers, notes)
 
 
 # --- data: small whole numbers, so that most results are exact in every order of summing, and take little room ---
 
 
-def data_of(operator: Operator) -> Data:
-    """Inputs that the worker draws, and the result, of large ones a part."""
+def data_of(operator: Operator, output: str) -> Data:
+    """Inputs that the worker draws, and the result in the buffer of that name, of large ones a part."""
     low, high = (-1, 1) if operator.dtype.endswith("f16") else (-2, 2)
     inputs: dict[str, Array | Drawn] = {}
     arrays: dict[str, Array] = {}
@@ -227,7 +247,7 @@ def data_of(operator: Operator) -> Data:
     tolerance = None
     if made.tolerance is not None and not is_exact(operator, picked):
         tolerance = float(made.tolerance.max())
-    return Data("drawn", inputs, {operator.result.name: Expected(narrowed(picked), tolerance, places)})
+    return Data("drawn", inputs, {output: Expected(narrowed(picked), tolerance, places)})
 
 
 def is_exact(operator: Operator, expected: Array) -> bool:

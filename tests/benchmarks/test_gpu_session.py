@@ -17,21 +17,26 @@ from typing import Any
 import gpu_session
 import numpy as np
 import pytest
+from gpu.offers import candidates_of
 from gpu.peer import NoPeerError, measure
 from gpu.prepare import Case, Offer, data_of, is_exact, narrowed, prepare
 from gpu.report import cells, markdown, notes, report, spearman
 from gpu.there import run
 
+from heron_asp.backends.cuda.emulator import compile_program
 from heron_asp.backends.cuda.jobs import Drawn, Problem, read_jobs, write_jobs
 from heron_asp.backends.cuda.model import Work
 from heron_asp.backends.cuda.program import Buffer, Program, Use
 from heron_asp.backends.cuda.worker import pack
 from heron_asp.errors import HeronError
 from heron_asp.operators import Operator, operator
+from heron_asp.resources import targets_folder
+from heron_asp.target import load_target
 from tests.backends.cuda.folders import A, B, C, kernel_of
 
 WORK = Work(1, 16, 16, 16, (16, 16, 16), (16, 16), (16, 16, 16), 16, 4096)
-PRODUCT = Case("P", operator("gemm", {"m": 16, "n": 16, "k": 16}, "f32f32f32"), "sm_80")
+A100 = load_target(targets_folder() / "a100.toml")
+PRODUCT = Case("P", operator("gemm", {"m": 16, "n": 16, "k": 16}, "f32f32f32"), A100)
 
 
 def offers(case: Case) -> Iterator[Offer]:
@@ -41,6 +46,7 @@ def offers(case: Case) -> Iterator[Offer]:
         yield Offer(f"right-{number}", program, WORK, modelled * 1e-6)
     yield Offer("wrong", Program("right", (kernel_of("wrong"),), (A, B, C)), WORK, 5e-6)
     yield Offer("refused", Program("refused", (kernel_of("product"),), (A, B, C)), WORK, 6e-6)
+    yield Offer("unmade", None, WORK, 7e-6, error="not made: why")
     yield Offer("best", Program("right", (kernel_of("product", 800),), (A, B, C)), WORK, 5e-7, "modelled")
 
 
@@ -63,7 +69,10 @@ def session(tmp_path: Path, emulated: Path) -> Path:
     compiler = Compiler(emulated.read_bytes())
     prepare(tmp_path / "session", [PRODUCT], offers, compiler, 60, 2, said.append)
     assert len(compiler.calls) == 7
-    assert said == ["P: 6 of 7 compiled {'ptxas: too much shared data': 1}"]
+    (line,) = said
+    assert line.startswith("P: 6 of 8 compiled {")
+    assert "'ptxas: too much shared data': 1" in line
+    assert "'not made: why': 1" in line
     names = [job.id for job in read_jobs(tmp_path / "session" / "P").candidates]
     assert names == ["right-1", "right-2", "right-3", "right-4", "wrong", "best"], "in the order in which they came"
     return tmp_path / "session"
@@ -73,9 +82,9 @@ def test_a_session_from_candidates_to_report(session: Path, fake_driver: Path) -
     assert run(session, 100, str(fake_driver)) == 0
     found = report(session)
     (row,) = found["cases"]
-    assert (row["measured"], row["compiled"], row["offered"]) == (6, 6, 7)
+    assert (row["measured"], row["compiled"], row["offered"]) == (6, 6, 8)
     assert row["status"] == {"correct": 5, "correctness": 1}
-    assert (row["valid_samples"], row["samples"]) == (4, 6)
+    assert (row["valid_samples"], row["samples"]) == (4, 7)
     best = row["best"]["warm"]
     assert (best["name"], best["kind"], best["seconds"]) == ("best", "modelled", pytest.approx(800 * 256e-9))
     assert best["tflops"] == pytest.approx(2 * 16**3 / (800 * 256e-9) / 1e12)
@@ -86,7 +95,7 @@ def test_a_session_from_candidates_to_report(session: Path, fake_driver: Path) -
     assert resources["registers_over_the_rules"] == {"least": 2.0, "median": 2.0, "most": 2.0}
     assert found["peer_missing"]
     text = markdown(found)
-    assert "| P | 6 of 6 | 4 of 6 | 307.2 us | 204.8 us |" in text
+    assert "| P | 6 of 6 | 4 of 7 | 307.2 us | 204.8 us |" in text
     assert f"no peer: {found['peer_missing']}" in text
     assert "P: the first error: drawn inputs: 1 of 256 elements are wrong" in text
 
@@ -174,6 +183,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     for options, said in (
         (["prepare", where, "--cases", "G11"], "error: --cases G11: no such case"),
         (["prepare", where, "--offers", "nowhere:f"], "error: --offers nowhere:f: No module named 'nowhere'"),
+        (["prepare", where, "-t", "zen4"], "error: --target zen4 is no GPU"),
         (["report", where], "session.json: No such file"),
     ):
         assert gpu_session.main(options) == 2
@@ -181,9 +191,10 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_usual_cases_are_in_the_suite() -> None:
-    cases = gpu_session.cases_of(gpu_session.USUAL.split(","), "sm_90", "f16f16f32")
+    cases = gpu_session.cases_of(gpu_session.USUAL.split(","), "h100", "f16f16f32")
     assert [case.operator.dtype for case in cases] == ["f16f16f32"] * 8
     assert cases[0].operator.operations == 2 * 1024**3
+    assert cases[0].architecture == "sm_90"
 
 
 def test_whole_numbers_are_exact_where_every_sum_is() -> None:
@@ -193,17 +204,17 @@ def test_whole_numbers_are_exact_where_every_sum_is() -> None:
     assert not is_exact(few, np.array([0.5]))
     wide = operator("gemm", {"m": 4, "n": 4, "k": 4096}, "f16f16f32")
     assert is_exact(wide, np.array([16384.0]))
-    data = data_of(wide)
+    data = data_of(wide, "c")
     assert data.results["c"].tolerance is None
     assert data.inputs["a"] == Drawn(0, -2, 2)
-    assert data_of(many).results["c"].tolerance
+    assert data_of(many, "c").results["c"].tolerance
     assert narrowed(np.array([1.0, -128.0])).dtype == np.int16
     assert narrowed(np.array([127.0])).dtype == np.int8
     assert narrowed(np.array([0.5])).dtype == np.float64
 
 
 def test_of_large_results_a_part_is_compared() -> None:
-    data = data_of(operator("gemm", {"m": 2048, "n": 1024, "k": 2}, "f16f16f32"))
+    data = data_of(operator("gemm", {"m": 2048, "n": 1024, "k": 2}, "f16f16f32"), "c")
     expected = data.results["c"]
     assert expected.places is not None
     assert expected.values.size == expected.places.size == len(set(expected.places.tolist())) == 2**18
@@ -214,6 +225,31 @@ def test_rank_correlation() -> None:
     assert spearman(np.array([1.0, 2, 3]), np.array([10.0, 20, 30])) == pytest.approx(1)
     assert spearman(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
     assert spearman(np.array([1.0, 1, 2, 3]), np.array([1.0, 2, 3, 4])) == pytest.approx(0.9486833)
+
+
+def test_candidates_of_a_space_through_the_whole_session(tmp_path: Path, fake_driver: Path) -> None:
+    """The emulator takes the place of nvcc and of the GPU: samples and the model's best are made, run and right."""
+
+    def source(case: Case) -> Iterator[Offer]:
+        return candidates_of(case, samples=3, best=2, pool=40)
+
+    def compiler(source: str, architecture: str) -> Any:
+        assert architecture == "sm_80"
+        program = next(one for one in made if one.source == source)
+        return SimpleNamespace(cubin=compile_program(program, tmp_path / "kept").library, resources={})
+
+    made: list[Program] = []
+    case = Case("G", operator("gemm", {"m": 64, "n": 64, "k": 64}, "f16f16f32"), A100)
+    every = list(source(case))
+    made += [offer.program for offer in every if offer.program]
+    assert [offer.name for offer in every] == ["sample-0", "sample-1", "sample-2", "modelled-0", "modelled-1"]
+    assert every[3].modelled <= every[4].modelled
+    (done,) = prepare(tmp_path / "session", [case], lambda _: every, compiler, 100, 2, str)
+    assert (done.compiled, done.failures) == (5, [])
+    assert run(tmp_path / "session", 100, str(fake_driver)) == 0
+    (row,) = report(tmp_path / "session")["cases"]
+    assert (row["status"], row["valid_samples"], row["samples"]) == ({"correct": 5}, 3, 3)
+    assert row["resources"]["shared_bytes_unlike_the_rules"] == []
 
 
 # --- the peer, on a CPU ---
@@ -246,7 +282,7 @@ def peer_of(made: Operator, folder: Path, monkeypatch: pytest.MonkeyPatch) -> di
         Buffer(one.name, storage[one.dtype.name], one.shape, Use.OUTPUT if one is made.result else Use.INPUT)
         for one in made.tensors
     )
-    write_jobs(folder / "case", Problem(made.label, "sm_80", buffers, [data_of(made)]), [])
+    write_jobs(folder / "case", Problem(made.label, "sm_80", buffers, [data_of(made, made.result.name)]), [])
     monkeypatch.syspath_prepend(str(pack(folder / "worker.pyz")))
     said = {"case": "case", "operator": made.name, "shape": dict(made.shape), "layout": made.layout, "epilogue": ""}
     said["epilogue"] = made.epilogue_text
