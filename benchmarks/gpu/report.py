@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-
 from gpu.there import PEERS, SESSION
+
 from heron_asp.backends.cuda.jobs import Job, read_jobs
 from heron_asp.backends.cuda.measured import Measured, read_results
 from heron_asp.errors import HeronError
@@ -98,14 +98,20 @@ def _best(case: Json, correct: Sequence[tuple[Job, Measured]], when: str) -> Jso
         "name": best.name,
         "kind": job.notes["kind"],
         "seconds": seconds,
-        "modelled": job.notes["modelled"],
+        "modelled": _modelled(job),
         "tflops": case["operations"] / seconds / 1e12,
     }
 
 
+def _modelled(job: Job) -> float:
+    """Seconds; JSON has no infinity, which stands for what the model takes to fit on no multiprocessor."""
+    seconds = job.notes["modelled"]
+    return float("inf") if seconds is None else float(seconds)
+
+
 def _ranks(samples: Sequence[tuple[Job, Measured]], when: str) -> Json | None:
     """How the model orders samples: the rank correlation, and what its choice takes, over what the best one takes."""
-    modelled = np.array([job.notes["modelled"] for job, _ in samples])
+    modelled = np.array([_modelled(job) for job, _ in samples])
     seconds = np.array([_seconds(one, when) for _, one in samples])
     if len(set(modelled)) < 2 or len(set(seconds)) < 2:  # nothing to order
         return None

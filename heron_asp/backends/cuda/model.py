@@ -6,8 +6,8 @@ multiprocessor takes as many blocks as fit, and the next ones when all of those 
 compete for tensor cores, shared memory, its port to L2 and instruction issue: a step takes as long as the busiest of
 these, or as the chain of waits of a single block. L2 and DRAM are shared by all, and bound the whole.
 
-What is left out: address arithmetic, instruction caches, the order in which the hardware assigns blocks, clocks that
-fall under load.
+What is left out: address arithmetic, spilt registers, instruction caches, the order in which the hardware assigns
+blocks, clocks that fall under load.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from heron_asp.errors import InternalError
 
 _SECTOR = 32  # bytes that L2 delivers at least (CUDA C++ Best Practices Guide, coalesced access)
 _MOST_REGISTERS = 255  # of a thread
+_REGISTER_STEP = 8  # registers of a thread are given in steps of so many (CUDA occupancy calculator)
 _MOST_THREADS = 1024  # of a block
 _MMA_SUMS, _MMA_BYTES = 16 * 8, 32  # of `mma.sync.m16n8`: sums, and bytes along k of each of its rows (PTX ISA)
 _LDMATRIX = 512  # bytes that `ldmatrix.x4` loads
@@ -101,7 +102,8 @@ class Work:
         vector: elements of an access when the tiles of a, b and c are copied.
         bytes_in, bytes_sum, bytes_out: of an element of a and b, of a sum, of c in memory.
         through_shared: sums go to memory by way of shared memory.
-        registers: of a thread.
+        registers: of a thread, or what it would like to have: compilers know how many threads a block has, and spill
+            what a launch would be refused for.
         shared_bytes: of a block, static and dynamic.
         gather: share of a's vectors that do not lie beside their neighbours in memory, as in a convolution.
     """
@@ -221,11 +223,15 @@ def estimate(gpu: Gpu, work: Work, cold: bool = True) -> Estimate:
 def occupancy(gpu: Gpu, work: Work) -> int:
     """Blocks that fit on a multiprocessor; 0 where a block cannot be launched."""
     threads = work.warps * WARP
-    if threads > _MOST_THREADS or work.registers > _MOST_REGISTERS or work.shared_bytes > gpu.shared_bytes_of_block:
+    if threads > _MOST_THREADS or work.shared_bytes > gpu.shared_bytes_of_block:
         return 0
+    most = (
+        gpu.registers // (ceil(work.warps / gpu.schedulers) * gpu.schedulers * WARP) // _REGISTER_STEP * _REGISTER_STEP
+    )
+    registers = min(work.registers, most, _MOST_REGISTERS)
     kernel = Kernel("", (work.blocks, 1, 1), (threads, 1, 1), work.shared_bytes, 0, ())
     limits = Multiprocessor(gpu.registers, gpu.shared_bytes, gpu.threads, gpu.blocks, gpu.shared_bytes_reserved)
-    return blocks_at_a_time(kernel, Resources(work.registers, 0, 0, 0, 0, 0), limits)
+    return blocks_at_a_time(kernel, Resources(registers, 0, 0, 0, 0, 0), limits)
 
 
 def dram_bytes(gpu: Gpu, work: Work, cold: bool) -> float:
