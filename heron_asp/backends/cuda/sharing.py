@@ -31,11 +31,11 @@ class _Placed:
     offset: int = 0
 
 
-def share_memory(sizes: Mapping[str, int]) -> Any:
+def share_memory(sizes: Mapping[str, int] | None) -> Any:
     """The pass: each kernel has one dynamic buffer afterwards, of which the others are views.
 
     Args:
-        sizes: bytes of each buffer, by its name without the scope.
+        sizes: bytes of each buffer, by its name without the scope; None: as many as TVM allocates.
     """
     from tvm import tirx
     from tvm.tirx.transform import prim_func_pass
@@ -47,7 +47,7 @@ def share_memory(sizes: Mapping[str, int]) -> Any:
     return prim_func_pass(transform, opt_level=0, name="heron_asp.ShareMemory")
 
 
-def _mapped(body: Any, sizes: Mapping[str, int]) -> Any:
+def _mapped(body: Any, sizes: Mapping[str, int] | None) -> Any:
     """The statement with the dynamic shared memory of each kernel laid out."""
     import tvm_ffi
     from tvm import tirx
@@ -72,7 +72,7 @@ def _allocates(statement: Any) -> bool:
     return isinstance(statement, tirx.AllocBuffer) and str(statement.buffer.scope()) == SCOPE
 
 
-def _laid_out(body: Any, sizes: Mapping[str, int]) -> Any:
+def _laid_out(body: Any, sizes: Mapping[str, int] | None) -> Any:
     import tvm_ffi
     from tvm import tirx
 
@@ -99,13 +99,14 @@ def _laid_out(body: Any, sizes: Mapping[str, int]) -> Any:
     return tirx.SeqStmt([tirx.AllocBuffer(whole), *views, *rest])
 
 
-def _size(buffer: Any, sizes: Mapping[str, int]) -> int:
+def _size(buffer: Any, sizes: Mapping[str, int] | None) -> int:
     name = str(buffer.name).removesuffix(f"_{SCOPE}")
     allocated = prod(map(int, buffer.shape)) * _bytes(buffer)
-    if name not in sizes or allocated < sizes[name]:
-        said = f"{sizes[name]} bytes" if name in sizes else "no size"
+    size = allocated if sizes is None else sizes.get(name, allocated + 1)
+    if size > allocated:
+        said = f"{size} bytes" if sizes is not None and name in sizes else "no size"
         raise InternalError(f"{name}: TVM allocates {allocated} bytes of shared memory, the rules count {said}")
-    return -(-sizes[name] // _ALIGNMENT) * _ALIGNMENT
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _used(statement: Any) -> set[str]:
