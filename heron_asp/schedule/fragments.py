@@ -18,6 +18,7 @@ from heron_asp.intrinsics import Intrinsic
 
 LOADS = ("load_a", "load_b")
 FRAGMENTS = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # TVM's names of the scopes
+_OWN = {"bf16": "bfloat16"}  # fragments have TVM's own types
 _registered: dict[str, Intrinsic] = {}
 
 
@@ -94,7 +95,7 @@ class _Maker:
             raise InternalError(f"intrinsic '{intrinsic.name}' is no product of a matrix with a matrix")
         self.intrinsic, self.call = intrinsic, call
         self.extents = [intrinsic.extents[role] for role in (*result, first[1])]
-        types = [DTYPES[one.dtype].storage for one in (*intrinsic.operands, intrinsic.result)]
+        types = [_OWN.get(one.dtype, DTYPES[one.dtype].storage) for one in (*intrinsic.operands, intrinsic.result)]
         fragments = [
             self._buffer("a", first, types[0], FRAGMENTS[0]),
             self._buffer("b", second, types[1], FRAGMENTS[1]),

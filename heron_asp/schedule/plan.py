@@ -83,6 +83,9 @@ class _Planner:
     def _do_shift(self, _block: Value, tensor: Value, offset: Value) -> None:
         self._form(shifts=(*self.form.shifts, (text(tensor), self._number(offset))))
 
+    def _do_native(self, _block: Value) -> None:
+        self._form(native=True)
+
     def _form(self, **changed: Any) -> None:
         self.form = replace(self.form, **changed)
         self.calls[0] = Call("express", (self.form,))
