@@ -121,6 +121,7 @@ _MISFITS = {
     "misses": "does not index",
     "scattered": "has no neighbours side by side in",
     "windowed": "slides a window over",
+    "apart": "is none of the last two dimensions of",
     "endless": "cannot be padded",
 }
 

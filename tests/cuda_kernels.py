@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -12,9 +12,7 @@ import tvm
 import tvm_ffi
 from ml_dtypes import bfloat16
 from tvm import s_tir, te, tirx
-from tvm.s_tir.tensor_intrin import cuda as intrinsics
 from tvm.target import Target
-from tvm.testing.tir import mma_schedule
 from tvm.tirx.build import codegen_build, split_host_device_mods
 
 from heron_asp.backends.cuda.program import Buffer, Kernel, Program, Use
@@ -114,6 +112,14 @@ def definition(gemm: Gemm) -> tirx.PrimFunc:
     return te.create_prim_func([a, b, c]).with_attr("global_symbol", "gemm")
 
 
+@cache
+def tensor_intrinsics() -> Any:
+    """TVM's module of them, which takes seconds to import: it parses about a hundred functions."""
+    from tvm.s_tir.tensor_intrin import cuda
+
+    return cuda
+
+
 def intrinsic(name: str, make: Any, *arguments: Any) -> str:
     """Registers an intrinsic once; its name tells all arguments apart."""
     name = "_".join(["heron_test", name, *map(str, arguments)]).replace(".", "_")
@@ -124,6 +130,7 @@ def intrinsic(name: str, make: Any, *arguments: Any) -> str:
 
 def wmma_gemm(gemm: Gemm) -> s_tir.Schedule:
     """A schedule on fragments: operands wait in shared memory, sums leave through it."""
+    intrinsics = tensor_intrinsics()
     schedule = s_tir.Schedule(definition(gemm))
     product = schedule.get_sblock("C")
     rows, columns, depth = gemm.shape
@@ -224,6 +231,10 @@ def annotate(schedule: s_tir.Schedule, loop: Any, **lists: list[int]) -> None:
 
 def mma_gemm(gemm: Gemm) -> s_tir.Schedule:
     """TVM's own schedule on `mma.sync`: four warps, tiles of 32 x 32."""
+    from tvm.testing.tir import mma_schedule
+
+    intrinsics = tensor_intrinsics()
+    square_map = intrinsics.shared_16x16_to_ldmatrix_32x8_layout
     short, total = SHORT[gemm.operand], SHORT[gemm.sum]
     depth = 32 if gemm.operand == "int8" else 16
     dynamic, transposed = "_dyn" if gemm.dynamic else "", "_trans" if gemm.transposed else ""
@@ -257,9 +268,6 @@ def mma_gemm(gemm: Gemm) -> s_tir.Schedule:
         outer = schedule.get_loops(schedule.get_sblock("C_o_update"))[3]
         annotate(schedule, outer, stage=[0, 0, gemm.stages - 1], order=[0, 1, 2], async_stages=[0])
     return schedule
-
-
-square_map = intrinsics.shared_16x16_to_ldmatrix_32x8_layout
 
 
 def lower(module: tvm.IRModule, asynchronous: bool = False, reuse: bool = False) -> Program:

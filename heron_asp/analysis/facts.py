@@ -115,7 +115,6 @@ class Finish:
             for load in own
         )
 
-
     @property
     def in_turn(self) -> bool:
         """Whether each element is made of one sum: a dimension of each for a dimension of what is written, or of 0."""

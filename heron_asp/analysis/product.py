@@ -1,4 +1,4 @@
-"""Any operator as a batch of matrix products: what a matrix unit behind a memory that is filled element by element takes.
+"""Any operator as a batch of matrix products, for matrix units behind a memory that is filled element by element.
 
 Axes of the result fall into rows, which only the first operand has, columns, which only the second has, and a batch,
 which is all else; sums are over one axis. Neighbours in the result that are of one sort become one axis, so that the
@@ -122,7 +122,7 @@ def _operand(block: BlockFacts, tensor: Tensor, fused: Sequence[_Fused]) -> tupl
 
 
 def _walks(block: BlockFacts, tensor: Tensor, one: _Fused, has: set[str]) -> bool:
-    """Whether an operand has a dimension for an axis of the product: also for one of a single step that is of its sort."""
+    """Whether an operand has a dimension for an axis of the product, be it one of a single step."""
     if not one.parts:
         return one.sort == (ROWS if tensor is block.operands[0] else COLUMNS)
     return any(part.name in has for part in one.parts)
@@ -176,9 +176,7 @@ def _finish(block: BlockFacts, runs: Sequence[_Fused], spatial: Sequence[_Fused]
         value = sums[[_step(one, own) for one in spatial]]
     else:
         stage, parameter = block.finish.stage, replace(block.finish.parameter, shape=shape)
-        value = substituted(
-            stage.value, {one: at[name] for one, name in zip(stage.variables, order, strict=True)}
-        )
+        value = substituted(stage.value, {one: at[name] for one, name in zip(stage.variables, order, strict=True)})
         value = with_loads(value, moved)
     return Finish(parameter, Stage(variables, _simplified(value, variables, shape)), source)
 

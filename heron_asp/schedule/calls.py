@@ -80,7 +80,9 @@ class Skip:
     window: Window
 
 
-Simple: TypeAlias = Ref | int | str | bool | Form | Skip | Start | IndexMap | Source | IntrinsicName | FragmentCall | None
+Simple: TypeAlias = (
+    Ref | int | str | bool | Form | Skip | Start | IndexMap | Source | IntrinsicName | FragmentCall | None
+)
 Argument: TypeAlias = Union[Simple, tuple["Argument", ...]]  # noqa: UP007 - it names itself
 
 

@@ -2,8 +2,8 @@
 
 A matrix instruction of a GPU finds its operands in fragments, which all threads of a warp hold together, each some
 elements. TVM reaches them by five intrinsics (CUDA C++ Programming Guide, "Warp Matrix Functions"): two loads, one for
-each operand, a fill, the product, and a store. Each is made here from the data of an `Intrinsic` whose operands have the
-roles (row, sum) and (sum, column), in this order.
+each operand, a fill, the product, and a store. Each is made here from the data of an `Intrinsic` whose operands have
+the roles (row, sum) and (sum, column), in this order.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ class _Maker:
         """The text of a function with the buffers as parameters."""
         buffers = list({one.name: one for one in (*self.read, self.written)}.values())
         described = body == self.described
-        lines = ["@T.prim_func(s_tir=True)", f"def made({', '.join(f'{one.name}_handle: T.handle' for one in buffers)}) -> None:"]
+        lines = [
+            "@T.prim_func(s_tir=True)",
+            f"def made({', '.join(f'{one.name}_handle: T.handle' for one in buffers)}) -> None:",
+        ]
         for one in buffers:
             strides = "" if described else f", strides=[{one.name}_row, {one.name}_step]"
             lines += [] if described else [f"    {one.name}_{what} = T.int32()" for what in ("row", "step")]
@@ -160,7 +163,9 @@ class _Maker:
             for one in (first, second)
         ]
         summed = next(role for role in first.roles if role not in result.roles)
-        return self._loops((*result.roles, summed), "SSR", f"{result.at()} = {result.at()} + {factors[0]} * {factors[1]}")
+        return self._loops(
+            (*result.roles, summed), "SSR", f"{result.at()} = {result.at()} + {factors[0]} * {factors[1]}"
+        )
 
     # -- ... and as calls --
 
@@ -178,7 +183,9 @@ class _Maker:
 
     def _filled(self) -> list[str]:
         one = self.written
-        return [f'T.evaluate(T.tvm_fill_fragment({one.name}.data, {self._shape}, {one.index}, T.float32(0), dtype="void"))']
+        return [
+            f'T.evaluate(T.tvm_fill_fragment({one.name}.data, {self._shape}, {one.index}, T.float32(0), dtype="void"))'
+        ]
 
     def _multiplied(self) -> list[str]:
         result, first, second = self.read

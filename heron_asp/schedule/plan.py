@@ -92,6 +92,9 @@ class _Planner:
         if copy == self.block.block:
             self.written = f"{self.block.result.name}_{text(scope)}"
 
+    def _do_reverse_compute_inline(self, copy: Value) -> None:
+        self._call("reverse_compute_inline", self._ref(copy))
+
     def _do_get_sblock(self, copy: Value, what: Term) -> None:
         if what.name not in ("pad", "start"):
             raise InternalError(f"get_sblock({text(copy)}, {what}): only a padding or a start is found by its name")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from heron_asp.backends.cuda.lower import lowered, program_of, refusal
 from heron_asp.errors import HeronError
-from heron_asp.terms import Term, text
+from heron_asp.terms import Term, Value, text
 
 if TYPE_CHECKING:
+    from heron_asp.analysis import BlockFacts
     from heron_asp.backends.cuda.program import Program
+    from heron_asp.sketch import Sketch
     from heron_asp.space import Candidate
     from heron_asp.task import Task
 
@@ -22,23 +24,23 @@ def build(task: Task, candidate: Candidate) -> Program:
         HeronError: TVM's check of GPU code refuses it: a hole in the constraints.
         tvm.error.TVMError: TVM refuses the schedule: likewise.
     """
-    module = lowered(task.program(candidate).module, task.target, buffer_sizes(task, candidate))
+    sizes = buffer_sizes(task.block, task.space[candidate.sketch].sketch, candidate.values)
+    module = lowered(task.program(candidate).module, task.target, sizes)
     against = refusal(module, task.target)
     if against:
         raise HeronError(f"TVM's check of GPU code refuses the program: {against}")
     return program_of(module, task.target)
 
 
-def buffer_sizes(task: Task, candidate: Candidate) -> Mapping[str, int]:
-    """Bytes of each buffer in shared memory, by the name that it has in a schedule.
+def buffer_sizes(block: BlockFacts, sketch: Sketch, values: Mapping[Value, Value]) -> Mapping[str, int]:
+    """Bytes of each buffer in shared memory as the rules count them, by the name that it has in a schedule.
 
     Operands come from a block `T_pad`; the result has its own name until it is written.
     """
-    sketch = task.space[candidate.sketch].sketch
-    operands = {tensor.name for tensor in task.block.operands}
+    operands = {tensor.name for tensor in block.operands}
     found = {}
     for copy, _, tensor, _ in sketch.of("copy"):
-        size = candidate.values.get(Term("bytes", (copy,)))
+        size = values.get(Term("bytes", (copy,)))
         if isinstance(size, int):
             name = text(tensor)
             found[f"{name}_pad" if name in operands else name] = size

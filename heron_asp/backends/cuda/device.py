@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heron_asp.backends.cuda.build import build, shared_memory
+from heron_asp.backends.cuda.build import build
 from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, unwritten, verify
 from heron_asp.backends.cuda.jobs import Entry, Problem, data_of, write_jobs
 from heron_asp.backends.cuda.measured import Host, Local, Measured, run_jobs
@@ -27,7 +27,6 @@ from heron_asp.host import available_bytes
 from heron_asp.measure.data import Case, bytes_needed, cases
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.task import Task, available_threads
-from heron_asp.terms import Term
 
 if TYPE_CHECKING:
     from heron_asp.space import Candidate
@@ -167,9 +166,11 @@ class GpuDevice:
     def _fragment_registers(self, candidate: Candidate) -> int:
         """Registers of a thread as the rules count them: fragments, and those that are left for the rest."""
         sketch = self.task.space[candidate.sketch].sketch
-        held = next((one for one in sketch.constraints if one.name.startswith("c5:registers")), None)
         free = self.task.target.pays["registers"].value
-        return free + sum(number * _int(candidate.values[variable]) for number, variable in held.members if held) if held else free
+        held = next((one for one in sketch.constraints if one.name.startswith("c5:registers")), None)
+        if held is None:
+            return free
+        return free + sum(number * _int(candidate.values[variable]) for number, variable in held.members)
 
     def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """What became of a candidate, and how long it takes."""
@@ -202,7 +203,9 @@ class GpuDevice:
         work = work_of(self.task, candidate, checked.registers[first.name], first.dynamic_shared + first.static_shared)
         seconds = estimate(gpu_of(self.task.target, element_bytes(self.task)), work).seconds
         if not np.isfinite(seconds):
-            return Measurement(Status.RUNTIME, error="a block of it does not fit on a multiprocessor", build_seconds=took)
+            return Measurement(
+                Status.RUNTIME, error="a block of it does not fit on a multiprocessor", build_seconds=took
+            )
         return Measurement(Status.CORRECT, seconds, (seconds,), build_seconds=took)
 
     def _measure_all(self) -> None:
@@ -278,7 +281,9 @@ def emulate(program: Program, case: Case, timeout: float) -> None:
 def _shaped(case: Case, program: Program) -> Case:
     """A case with its inputs under the extents and the types that a program takes them."""
     inputs = {
-        one.name: np.ascontiguousarray(case.inputs[one.name]).reshape(one.shape).astype(dtype_of(one.storage), copy=False)
+        one.name: np.ascontiguousarray(case.inputs[one.name])
+        .reshape(one.shape)
+        .astype(dtype_of(one.storage), copy=False)
         for one in program.buffers
         if one.use is Use.INPUT
     }

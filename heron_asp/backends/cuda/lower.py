@@ -43,13 +43,13 @@ def shared_bytes(target: Target) -> int:
     return next(memory.capacity for memory in target.machine.memories if memory.name == "shared")
 
 
-def lowered(module: Any, target: Target, sizes: Mapping[str, int]) -> Any:
+def lowered(module: Any, target: Target, sizes: Mapping[str, int] | None) -> Any:
     """A scheduled module as TVM's passes leave it before host and device are split: all that its kernels take is known.
 
     Args:
         module: from `heron_asp.schedule.replay`.
         target: the GPU.
-        sizes: bytes of each buffer in shared memory, see `share_memory`.
+        sizes: bytes of each buffer in shared memory, see `share_memory`; None for those that TVM allocates.
 
     Raises:
         tvm.error.TVMError: TVM refuses the schedule.
@@ -123,7 +123,9 @@ def refusal(module: Any, target: Target) -> str:
         "max_threads_per_block": target.machine.limits["threads"],
         "max_vector_bytes": _VECTOR_BYTES,
     }
-    against = [f"{name} = {value}" for name, value in limits.items() if not verify_gpu_code(module[KERNEL], {name: value})]
+    against = [
+        f"{name} = {value}" for name, value in limits.items() if not verify_gpu_code(module[KERNEL], {name: value})
+    ]
     return ", ".join(against)
 
 
@@ -147,7 +149,7 @@ def program_of(module: Any, target: Target) -> Program:
     launches = _launches(module)
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
         built = tvm.compile(module, target=tvm_target(target), tir_pipeline=_PIPELINE)
-    source = str(built.mod.imports[0].inspect_source())
+    source = _with_zeros(str(built.mod.imports[0].inspect_source()))
     signatures = _signatures(source)
     if len(signatures) != len(launches.kernels):
         raise InternalError(f"{len(launches.kernels)} kernels were lowered, {len(signatures)} are in the source")
@@ -164,6 +166,15 @@ def program_of(module: Any, target: Target) -> Program:
         grid, block = (launch.extent(f"{what}Idx") for what in ("block", "thread"))
         kernels.append(Kernel(name, grid, block, launch.dynamic, launch.static, own))
     return Program(source, tuple(kernels), tuple(buffers.values()))
+
+
+def _with_zeros(source: str) -> str:
+    """A source whose vectors of 8 or 16 zero bytes are made of words.
+
+    TVM 0.27 keeps such vectors in an `int2` or `int4`, and makes those of padding of as many bytes: nothing takes so many.
+    """
+    zeros = re.compile(r"make_int([24])\((?:\(signed char\)0(?:, |(?=\))))+\)")
+    return zeros.sub(lambda found: f"make_int{found[1]}({', '.join('0' * int(found[1]))})", source)
 
 
 def _named(argument: str, known: list[str]) -> str:

@@ -9,7 +9,7 @@ buffer itself is as large as the rules say. That nothing lies beyond is what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -31,11 +31,11 @@ class _Placed:
     offset: int = 0
 
 
-def share_memory(sizes: Mapping[str, int]) -> Any:
+def share_memory(sizes: Mapping[str, int] | None) -> Any:
     """The pass: each kernel has one dynamic buffer afterwards, of which the others are views.
 
     Args:
-        sizes: bytes of each buffer, by its name without the scope.
+        sizes: bytes of each buffer, by its name without the scope; None: as many as TVM allocates.
     """
     from tvm import tirx
     from tvm.tirx.transform import prim_func_pass
@@ -47,7 +47,7 @@ def share_memory(sizes: Mapping[str, int]) -> Any:
     return prim_func_pass(transform, opt_level=0, name="heron_asp.ShareMemory")
 
 
-def _mapped(body: Any, sizes: Mapping[str, int]) -> Any:
+def _mapped(body: Any, sizes: Mapping[str, int] | None) -> Any:
     """The statement with the dynamic shared memory of each kernel laid out."""
     import tvm_ffi
     from tvm import tirx
@@ -72,7 +72,7 @@ def _allocates(statement: Any) -> bool:
     return isinstance(statement, tirx.AllocBuffer) and str(statement.buffer.scope()) == SCOPE
 
 
-def _laid_out(body: Any, sizes: Mapping[str, int]) -> Any:
+def _laid_out(body: Any, sizes: Mapping[str, int] | None) -> Any:
     import tvm_ffi
     from tvm import tirx
 
@@ -99,13 +99,14 @@ def _laid_out(body: Any, sizes: Mapping[str, int]) -> Any:
     return tirx.SeqStmt([tirx.AllocBuffer(whole), *views, *rest])
 
 
-def _size(buffer: Any, sizes: Mapping[str, int]) -> int:
+def _size(buffer: Any, sizes: Mapping[str, int] | None) -> int:
     name = str(buffer.name).removesuffix(f"_{SCOPE}")
     allocated = prod(map(int, buffer.shape)) * _bytes(buffer)
-    if name not in sizes or allocated < sizes[name]:
-        said = f"{sizes[name]} bytes" if name in sizes else "no size"
+    size = allocated if sizes is None else sizes.get(name, allocated + 1)
+    if size > allocated:
+        said = f"{size} bytes" if sizes is not None and name in sizes else "no size"
         raise InternalError(f"{name}: TVM allocates {allocated} bytes of shared memory, the rules count {said}")
-    return -(-sizes[name] // _ALIGNMENT) * _ALIGNMENT
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _used(statement: Any) -> set[str]:
@@ -147,7 +148,11 @@ def _shifted(statement: Any, offsets: Mapping[str, int]) -> Any:
         others = [one for at, one in enumerate(arguments) if at not in places]
         if any(isinstance(other, Call) and offset(other) for other in others):
             raise InternalError(f"{name} takes the address of a buffer in shared memory, which was not expected")
-        return Call(one.op, arguments, one.attrs, ret_ty=one.ty) if any(map(offset, (arguments[at] for at in places))) else one
+        return (
+            Call(one.op, arguments, one.attrs, ret_ty=one.ty)
+            if any(map(offset, (arguments[at] for at in places)))
+            else one
+        )
 
     def sequence(one: Any) -> Any:
         kept = [inner for inner in one.seq if not _allocates(inner)]

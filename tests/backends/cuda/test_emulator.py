@@ -125,3 +125,17 @@ def test_a_folder_keeps_what_was_compiled(tmp_path: Path) -> None:
 
 def test_the_schedules_are_four() -> None:
     assert len(set(schedules())) == 4
+
+
+@pytest.mark.parametrize(
+    ("gemm", "words"),
+    [
+        (Gemm(pad=4), "misaligned access"),  # rows of 36 halves, vectors of eight
+        (Gemm(pad=4, vector=4), "load_matrix_sync.*multiple of 16 bytes, and is 36 elements of 2"),
+        (Gemm(pad_sum=2), "store_matrix_sync.*and is 34 elements of 4"),
+    ],
+)
+def test_paddings_that_no_compiler_complains_about(gemm: Gemm, words: str) -> None:
+    case = gemm_case(gemm)
+    with pytest.raises(EmulationError, match=words):
+        compile_program(case.program).run(case.arrays)

@@ -110,7 +110,10 @@ class Manifest:
     def summary(self) -> list[str]:
         """What the command line says: a line for the library, one for each kernel, one for each run left out."""
         number = counted(len(self.kernels), "kernel")
-        lines = [f"{self.source} for {self.target['name']} ({self.architecture}): {number}, emulated and equal to the reference"]
+        lines = [
+            f"{self.source} for {self.target['name']} ({self.architecture}): {number}, "
+            "emulated and equal to the reference"
+        ]
         for kernel in self.kernels:
             lines.append(f"  {kernel.name}: {kernel.seconds * 1e6:.4g} us, {kernel.gops:.4g} GOP/s ({kernel.measured})")
         return [*lines, *(f"  left out: {one.run}: {one.reason} ({one.kept_run})" for one in self.dropped)]
