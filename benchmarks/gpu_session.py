@@ -90,7 +90,7 @@ def _prepare(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from gpu.there import pack, run
 
-    code = run(arguments.session, arguments.limit, arguments.driver)
+    code = run(arguments.session, arguments.limit, arguments.driver, not arguments.no_peer)
     if arguments.pack:
         pack(arguments.session, arguments.pack)
     return code
@@ -133,6 +133,7 @@ def main(given: Sequence[str] | None = None) -> int:
             command.add_argument("--offers", default=OFFERS, help="what makes candidates [%(default)s]")
         if name == "run":
             command.add_argument("--limit", type=float, default=600, help="seconds for all [%(default)s]")
+            command.add_argument("--no-peer", action="store_true", help="leave PyTorch out")
             command.add_argument("--pack", type=Path, help="a tar file of all results, to bring them back")
             command.add_argument("--driver", default="libcuda.so.1", help="the CUDA driver's library [%(default)s]")
     arguments = parser.parse_args(given)

@@ -18,13 +18,14 @@ _SETTLING = 5.0  # seconds that the worker may take beyond its limit, to end wha
 _STOP = (5, 130)  # exit codes of the worker: no device, interrupted
 
 
-def run(session: Path, limit: float, driver: str, python: str = sys.executable) -> int:
+def run(session: Path, limit: float, driver: str, peer: bool = True, python: str = sys.executable) -> int:
     """Measures a session.
 
     Args:
         session: what `prepare` wrote.
         limit: seconds for all.
         driver: the CUDA driver's library.
+        peer: time the peer too.
         python: that has numpy, and torch if there is to be a peer.
 
     Returns:
@@ -33,7 +34,8 @@ def run(session: Path, limit: float, driver: str, python: str = sys.executable) 
     deadline = time.monotonic() + limit
     cases = [one["case"] for one in json.loads((session / SESSION).read_text())["cases"]]
     failed = 0
-    _peer(session, _PEER_SHARE * limit, python)
+    if peer:
+        _peer(session, _PEER_SHARE * limit, python)
     for at, case in enumerate(cases):
         left = deadline - time.monotonic()
         if left <= 0:

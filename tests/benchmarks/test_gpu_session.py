@@ -119,7 +119,7 @@ def test_what_runs_there_needs_nothing_of_heron_asp(session: Path, fake_driver: 
     code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     script = Path(gpu_session.__file__)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [sys.executable, "-c", code, str(script), "run", str(session), "--driver", str(fake_driver)]
+    command = [sys.executable, "-c", code, str(script), "run", str(session), "--driver", str(fake_driver), "--no-peer"]
     environment["PYTHONPATH"] = str(script.parent)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
@@ -129,12 +129,12 @@ def test_what_runs_there_needs_nothing_of_heron_asp(session: Path, fake_driver: 
 def test_no_time_no_driver_and_another_device(
     session: Path, fake_driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(session, 0, str(fake_driver)) == 0
+    assert run(session, 0, str(fake_driver), peer=False) == 0
     with pytest.raises(HeronError, match="nothing was measured"):
         report(session)
-    assert run(session, 60, "libnothing.so") == 5
+    assert run(session, 60, "libnothing.so", peer=False) == 5
     monkeypatch.setenv("FAKE_ARCHITECTURE", "90")
-    assert run(session, 60, str(fake_driver)) == 2
+    assert run(session, 60, str(fake_driver), peer=False) == 2
 
 
 def test_preparing_ends_with_its_budget(tmp_path: Path, emulated: Path) -> None:
@@ -154,7 +154,7 @@ def test_preparing_ends_with_its_budget(tmp_path: Path, emulated: Path) -> None:
 
 
 def test_a_peer_is_compared(session: Path, fake_driver: Path) -> None:
-    run(session, 100, str(fake_driver))
+    run(session, 100, str(fake_driver), peer=False)
     times = {"median": 409.6e-6, "minimum": 400e-6, "runs": 21, "calls": 1}
     line = {"case": "P", "what": "torch.matmul", "cold": times, "warm": times, "worst": 0.0, "wrong": "1 of 256"}
     (session / "peers.jsonl").write_text(json.dumps(line) + "\n")
@@ -246,7 +246,7 @@ def test_candidates_of_a_space_through_the_whole_session(tmp_path: Path, fake_dr
     assert every[3].modelled <= every[4].modelled
     (done,) = prepare(tmp_path / "session", [case], lambda _: every, compiler, 100, 2, str)
     assert (done.compiled, done.failures) == (5, [])
-    assert run(tmp_path / "session", 100, str(fake_driver)) == 0
+    assert run(tmp_path / "session", 100, str(fake_driver), peer=False) == 0
     (row,) = report(tmp_path / "session")["cases"]
     assert (row["status"], row["valid_samples"], row["samples"]) == ({"correct": 5}, 3, 3)
     assert row["resources"]["shared_bytes_unlike_the_rules"] == []
