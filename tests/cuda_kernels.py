@@ -343,6 +343,7 @@ _GEMMS = {
     "wmma half": Gemm(sum="float16", pad_sum=8),
     "wmma bfloat": Gemm(operand="bfloat16"),
     "wmma int8": Gemm(operand="int8", sum="int32", vector=16, pad=16, tile=(32, 64, 32)),
+    "wmma uint8": Gemm(operand="uint8", sum="int32", vector=16, pad=16, tile=(32, 64, 32), stages=2, k=128),
     "wmma straight": Gemm(transposed=False),
     "wmma padded": Gemm(missing=5, k=128, stages=3),
     "wmma registers": Gemm(stages=1),
