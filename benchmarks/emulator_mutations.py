@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from heron_asp.backends.cuda.emulator import Emulated, EmulationError, compile_program, schedules
-from heron_asp.backends.cuda.program import Program
+from heron_asp.backends.cuda.program import Kernel, Program
 from tests.cuda_kernels import PROGRAMS, Case
 
 _BARRIER = re.compile(r"__syncthreads\(\);")
@@ -47,7 +47,8 @@ def mutants(program: Program) -> list[Mutant]:
     (kernel,) = program.kernels
     start = program.source.index('extern "C" __global__')
     head, body = program.source[:start], program.source[start:]
-    made, text = [], head
+    made: list[tuple[str, int, Kernel]] = []
+    text = head
     for what, first, last, new in _changes(body):
         name = f"{kernel.name}_{len(made)}"
         text += (body[:first] + new + body[last:]).replace(f"{kernel.name}(", f"{name}(")
