@@ -93,7 +93,9 @@ def test_samples_compile(nvcc: None, case) -> None:
 
 def test_padding_of_bytes_is_zero_words() -> None:
     task = task_of("l4", "conv1d", {"n": 2, "w": 14, "ci": 24, "co": 40, "kw": 3, "padding": 1}, "s8s8s32")
-    pins = {Term("vector", (Term("load", (tensor,)),)): frozenset({many}) for tensor, many in (("x", 16), ("weight", 8))}
+    pins = {
+        Term("vector", (Term("load", (tensor,)),)): frozenset({many}) for tensor, many in (("x", 16), ("weight", 8))
+    }
     pins[Term("pipeline", ("y",))] = frozenset({"none"})
     source = build(task, *task.space.sample(1, np.random.default_rng(0), pins)).source
     assert "make_int2(0, 0)" in source
