@@ -44,8 +44,9 @@ class _Fused:
 def as_product(block: BlockFacts) -> BlockFacts:
     """The operator as a batch of matrix products; its operands and its result come from, and go through, stages.
 
-    A first axis of a single step stands for slices of the sum, see `sliced`. The sums are made batch by batch, row by row; what is written has the operator's order. There is always an axis of
-    rows and one of columns: of one step, and no dimension of what is written, where the operator has none.
+    A first axis of a single step stands for slices of the sum, see `sliced`. The sums are made batch by batch, row by
+    row; what is written has the operator's order. There is always an axis of rows and one of columns: of one step, and
+    no dimension of what is written, where the operator has none.
     """
     block = simplify(block, windows=False)
     runs = [_Fused(Axis(_free("slice", block), "spatial", 1), SLICES, ()), *_fused(block)]
