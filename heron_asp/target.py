@@ -115,6 +115,10 @@ class Family(Strict):
     pays: Mapping[Name, Pays] = Field(default_factory=dict)
     intrinsics: tuple[Intrinsic, ...]
 
+    def seen_as(self, intrinsics: Collection[Intrinsic]) -> dict[str, Any]:
+        """What `analyse` is told of the family: its arguments beside the operator."""
+        return {"windows": self.merge_windows, "roles": self.roles(intrinsics), "product": self.product}
+
     def roles(self, intrinsics: Collection[Intrinsic]) -> Mapping[str, int]:
         """Of each kind of axis the most that one of them has, where they are given axes as the operator has them.
 
@@ -192,8 +196,7 @@ class Target:
     @property
     def seen_as(self) -> dict[str, Any]:
         """What `analyse` is told of the family: its arguments beside the operator."""
-        roles = self.shared.roles(self.intrinsics.values())
-        return {"windows": self.shared.merge_windows, "roles": roles, "product": self.shared.product}
+        return self.shared.seen_as(self.intrinsics.values())
 
     @property
     def pays(self) -> dict[str, Pays]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import tvm
 import tvm_ffi
 from ml_dtypes import bfloat16
 from tvm import s_tir, te, tirx
-from tvm.s_tir.tensor_intrin import cuda as intrinsics
 from tvm.target import Target
-from tvm.testing.tir import mma_schedule
 from tvm.tirx.build import codegen_build, split_host_device_mods
 
 from heron_asp.backends.cuda.program import Buffer, Kernel, Program, Use
@@ -70,7 +71,9 @@ class Gemm:
         random = np.random.default_rng(seed)
         columns = (self.n, self.k) if self.transposed else (self.k, self.n)
         span = 2 if self.sum == "float16" else 8
-        draw = [random.integers(-span, span, size, endpoint=True) for size in ((self.m - self.missing, self.k), columns)]
+        draw = [
+            random.integers(-span, span, size, endpoint=True) for size in ((self.m - self.missing, self.k), columns)
+        ]
         return {name: values.astype(numpy_type(self.operand)) for name, values in zip("ab", draw, strict=True)}
 
     def expected(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
@@ -111,16 +114,36 @@ def definition(gemm: Gemm) -> tirx.PrimFunc:
     return te.create_prim_func([a, b, c]).with_attr("global_symbol", "gemm")
 
 
+def frames() -> list[inspect.FrameInfo]:
+    """`inspect.stack` without lines of source, which take 0.1 s in each function that TVM parses."""
+    found, frame = [], inspect.currentframe()
+    while frame := frame.f_back if frame else None:
+        code = frame.f_code
+        found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+    return found
+
+
+@cache
+def tensor_intrinsics() -> Any:
+    """TVM's module of them, which parses about 250 functions."""
+    with patch("inspect.stack", frames):
+        from tvm.s_tir.tensor_intrin import cuda
+
+    return cuda
+
+
 def intrinsic(name: str, make: Any, *arguments: Any) -> str:
     """Registers an intrinsic once; its name tells all arguments apart."""
     name = "_".join(["heron_test", name, *map(str, arguments)]).replace(".", "_")
     if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
-        s_tir.TensorIntrin.register(name, *make(*arguments))
+        with patch("inspect.stack", frames):
+            s_tir.TensorIntrin.register(name, *make(*arguments))
     return name
 
 
 def wmma_gemm(gemm: Gemm) -> s_tir.Schedule:
     """A schedule on fragments: operands wait in shared memory, sums leave through it."""
+    intrinsics = tensor_intrinsics()
     schedule = s_tir.Schedule(definition(gemm))
     product = schedule.get_sblock("C")
     rows, columns, depth = gemm.shape
@@ -221,6 +244,10 @@ def annotate(schedule: s_tir.Schedule, loop: Any, **lists: list[int]) -> None:
 
 def mma_gemm(gemm: Gemm) -> s_tir.Schedule:
     """TVM's own schedule on `mma.sync`: four warps, tiles of 32 x 32."""
+    from tvm.testing.tir import mma_schedule
+
+    intrinsics = tensor_intrinsics()
+    square_map = intrinsics.shared_16x16_to_ldmatrix_32x8_layout
     short, total = SHORT[gemm.operand], SHORT[gemm.sum]
     depth = 32 if gemm.operand == "int8" else 16
     dynamic, transposed = "_dyn" if gemm.dynamic else "", "_trans" if gemm.transposed else ""
@@ -254,9 +281,6 @@ def mma_gemm(gemm: Gemm) -> s_tir.Schedule:
         outer = schedule.get_loops(schedule.get_sblock("C_o_update"))[3]
         annotate(schedule, outer, stage=[0, 0, gemm.stages - 1], order=[0, 1, 2], async_stages=[0])
     return schedule
-
-
-square_map = intrinsics.shared_16x16_to_ldmatrix_32x8_layout
 
 
 def lower(module: tvm.IRModule, asynchronous: bool = False, reuse: bool = False) -> Program:
@@ -294,3 +318,82 @@ def launch(name: str, function: tirx.PrimFunc) -> Kernel:
     grid, block = (tuple(extents.get(f"{kind}Idx.{axis}", 1) for axis in "xyz") for kind in ("block", "thread"))
     arguments = tuple(parameter.name.removesuffix("_ptr") for parameter in function.params)
     return Kernel(name, grid, block, shared["shared.dyn"], shared["shared"], arguments)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with inputs and the exact outputs."""
+
+    program: Program
+    arrays: dict[str, np.ndarray]
+    expected: dict[str, np.ndarray]
+
+
+def gemm_case(gemm: Gemm) -> Case:
+    arrays = gemm.arrays()
+    return Case(gemm_program(gemm), arrays, {"C": gemm.expected(arrays)})
+
+
+def row_sums_case(rows: int = 8, depth: int = 256, threads: int = 128) -> Case:
+    """Sums of rows by a block of threads each: shuffles, and shared memory between warps."""
+    a = te.placeholder((rows, depth), "float32", name="a")
+    axis = te.reduce_axis((0, depth), name="k")
+    c = te.compute((rows,), lambda row: te.sum(a[row, axis], axis=axis), name="C")
+    schedule = s_tir.Schedule(te.create_prim_func([a, c]).with_attr("global_symbol", "sums"))
+    row, column = schedule.get_loops(schedule.get_sblock("C"))
+    _, column = schedule.split(column, [None, threads])
+    schedule.bind(row, "blockIdx.x")
+    schedule.bind(column, "threadIdx.x")
+    values = np.random.default_rng(0).integers(-8, 8, (rows, depth)).astype(np.float32)
+    return Case(lower(schedule.mod), {"a": values}, {"C": values.sum(axis=1)})
+
+
+_GEMMS = {
+    "wmma": Gemm(),
+    "wmma static": Gemm(dynamic=False),
+    "wmma 32x8x16": Gemm(shape=(32, 8, 16), tile=(64, 32, 32)),
+    "wmma 8x32x16": Gemm(shape=(8, 32, 16), tile=(32, 64, 32)),
+    "wmma half": Gemm(sum="float16", pad_sum=8),
+    "wmma bfloat": Gemm(operand="bfloat16"),
+    "wmma int8": Gemm(operand="int8", sum="int32", vector=16, pad=16, tile=(32, 64, 32)),
+    "wmma uint8": Gemm(operand="uint8", sum="int32", vector=16, pad=16, tile=(32, 64, 32), stages=2, k=128),
+    "wmma straight": Gemm(transposed=False),
+    "wmma padded": Gemm(missing=5, k=128, stages=3),
+    "wmma registers": Gemm(stages=1),
+    "wmma 2 stages": Gemm(stages=2, k=128),
+    "wmma 3 stages": Gemm(stages=3, k=128),
+    "wmma 4 stages": Gemm(stages=4, k=160),
+    "mma": Gemm(mma=True, k=128),
+    "mma half": Gemm(mma=True, k=128, sum="float16"),
+    "mma straight": Gemm(mma=True, transposed=False),
+    "mma int8": Gemm(mma=True, k=128, operand="int8", sum="int32", dynamic=False),
+    "mma 3 stages": Gemm(mma=True, k=128, stages=3),
+}
+PROGRAMS = {name: partial(gemm_case, gemm) for name, gemm in _GEMMS.items()} | {"row sums": row_sums_case}
+
+C_TYPES = {
+    "float16": "half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int32": "int",
+}
+
+
+def by_hand(
+    body: str,
+    threads: int | tuple[int, int, int] = 32,
+    blocks: int = 1,
+    shared: int = 0,
+    inputs: dict[str, tuple[str, tuple[int, ...]]] | None = None,
+    output: tuple[str, tuple[int, ...]] = ("float32", (32,)),
+) -> Program:
+    """A program of one kernel `k` with a body that is given: pointers `a`, `b`, ... of inputs and `out`."""
+    buffers = [Buffer(name, *what, Use.INPUT) for name, what in (inputs or {"a": ("float32", (32,))}).items()]
+    buffers.append(Buffer("out", *output, Use.OUTPUT))
+    parameters = ", ".join(f"{C_TYPES[one.storage]}* __restrict__ {one.name}" for one in buffers)
+    source = f'#include <mma.h>\nextern "C" __global__ void k({parameters}) {{\n{body}\n}}\n'
+    block = (threads, 1, 1) if isinstance(threads, int) else threads
+    kernel = Kernel("k", (blocks, 1, 1), block, shared, 0, tuple(one.name for one in buffers))
+    return Program(source, (kernel,), tuple(buffers))

@@ -54,6 +54,9 @@ class Backend(Protocol):
             HeronError: a number is missing, or contradicts others; with the file and the key.
         """
 
+    def here(self, target: Target) -> tuple[bool, str]:
+        """Whether this machine can tune for a target, and what it does then, or what it lacks."""
+
     def clock(self, target: Target) -> float | None:
         """Cycles a second, where cycles are counted and times are made of them; None where time is measured."""
 

@@ -41,6 +41,17 @@ class Llvm:
                     "an LLVM intrinsic by its name, or LLVM IR",
                 )
 
+    def here(self, target: Target) -> tuple[bool, str]:
+        """A CPU needs the instructions."""
+        from heron_asp.host import missing_flags
+
+        missing = missing_flags(target)
+        if missing:
+            looks = "check, explain, audit and sample work, tune needs such a machine"
+            return False, f"this CPU lacks {', '.join(missing)}: {looks}"
+        usable = [one.name for one in target.intrinsics.values() if set(one.requires) <= set(target.machine.cpu_flags)]
+        return True, f"runs here; intrinsics {', '.join(usable)}; measures time on this machine"
+
     def clock(self, target: Target) -> None:
         """Time is measured."""
         del target

@@ -75,22 +75,15 @@ def _llvm() -> list[Finding]:
 
 def _targets() -> list[Finding]:
     from heron_asp.backends import backend_of
-    from heron_asp.host import missing_flags, resolve_target
+    from heron_asp.host import resolve_target
     from heron_asp.resources import rules_folder, targets_folder
     from heron_asp.target import target_names
 
     findings = [Finding("rules", True, str(rules_folder())), Finding("targets", True, str(targets_folder()))]
     for name in target_names():
         target = resolve_target(name)
-        missing = missing_flags(target)
-        intrinsics = [i.name for i in target.intrinsics.values() if set(i.requires) <= set(target.machine.cpu_flags)]
-        measured = backend_of(target).measures(target)
-        detail = f"runs here; intrinsics {', '.join(intrinsics)}; measures {measured}"
-        if missing:
-            detail = (
-                f"this CPU lacks {', '.join(missing)}: check, explain, audit and sample work, tune needs such a machine"
-            )
-        findings.append(Finding(f"target {name}", not missing, detail))
+        ready, detail = backend_of(target).here(target)
+        findings.append(Finding(f"target {name}", ready, detail))
     return findings
 
 

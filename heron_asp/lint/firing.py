@@ -207,14 +207,15 @@ def _targets(files: Files, family: str) -> tuple[Target, ...]:
 
 def _blocks(family: Family) -> tuple[BlockFacts, ...]:
     usual = family.defaults
-    dtypes = (usual.dtype,) if usual.dtype else DTYPES
+    own = ["".join(part.dtype for part in (*one.operands, one.result)) for one in family.intrinsics]
+    dtypes = tuple(dict.fromkeys([usual.dtype, *own])) if usual.dtype else DTYPES
     epilogues = ("", usual.epilogue, f"bias,{usual.epilogue}") if usual.epilogue else ("",)
     found = []
     for kind in KINDS.values():
         for shape, dtype, layout, epilogue in combinations(_shapes(kind), dtypes, kind.layouts, epilogues):
             with suppress(HeronError):  # an operator may refuse a type, an epilogue, or tensors of that size
                 made = operator(kind.name, shape, dtype, layout, epilogue)
-                found.append(analyse(made, family.merge_windows, family.roles(family.intrinsics)))
+                found.append(analyse(made, **family.seen_as(family.intrinsics)))
     return tuple(found)
 
 

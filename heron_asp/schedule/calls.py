@@ -65,11 +65,13 @@ class Form:
         padded: axes that are padded, each with its extent.
         innermost: the axis that is innermost in the result as the block makes it; empty where that is the last.
         shifts: operands that are read with an offset, each with that.
+        native: bf16 is a type of the machine's own.
     """
 
     padded: tuple[tuple[str, int], ...] = ()
     innermost: str = ""
     shifts: tuple[tuple[str, int], ...] = ()
+    native: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ class Skip:
     window: Window
 
 
-Simple: TypeAlias = Ref | int | str | bool | Form | Skip | Start | IndexMap | Source | IntrinsicName | FragmentCall | None
+Simple: TypeAlias = (
+    Ref | int | str | bool | Form | Skip | Start | IndexMap | Source | IntrinsicName | FragmentCall | None
+)
 Argument: TypeAlias = Union[Simple, tuple["Argument", ...]]  # noqa: UP007 - it names itself
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heron_asp.analysis import BlockFacts, Tensor
+from heron_asp.analysis.product import sliced
 from heron_asp.dtypes import DTYPES
 from heron_asp.errors import InternalError
 from heron_asp.operators.expressions import widen
+from heron_asp.schedule.bfloat16 import with_bfloat16
 from heron_asp.tir import substituted, with_loads
 
 
@@ -18,6 +20,7 @@ def express(
     extents: Mapping[str, int] | None = None,
     innermost: str = "",
     shifts: Mapping[str, int] | None = None,
+    native: bool = False,
 ) -> Any:
     """The operator as a PrimFunc over plain tensors.
 
@@ -32,18 +35,24 @@ def express(
         shifts: what is added to each element of an operand T, by its name. The sum is then too large by what a block
             `U_start` makes of the other operand U, over the axes of the result that U has in their order, as a
             further argument ahead of the result: with that taken off, which `U_start` is.
+        native: bf16 is TVM's own type, for machines with instructions for it; otherwise it is stored as u16.
 
     Raises:
         InternalError: an axis is shorter than the operator's, or is padded where it is endless.
     """
     from tvm import te
 
+    slices = (extents or {}).get(block.slices, 1)
+    if slices > 1:
+        (summed,) = (axis.name for axis in block.axes if axis.kind == "reduce")
+        block = sliced(block, slices, (extents or {}).get(summed, block.extents[summed]))
     for axis in block.axes:
         wanted = (extents or {}).get(axis.name, axis.extent)
         if wanted < axis.extent or (wanted > axis.extent and block.endless(axis)):
             raise InternalError(f"axis {axis.name} of {axis.extent} steps cannot have {wanted}")
     expression = _Expression(block, {**block.extents, **(extents or {})}, innermost, shifts or {})
-    return te.create_prim_func(expression.tensors())
+    function = te.create_prim_func(expression.tensors())
+    return with_bfloat16(function) if native else function
 
 
 class _Expression:

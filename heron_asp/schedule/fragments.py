@@ -2,8 +2,8 @@
 
 A matrix instruction of a GPU finds its operands in fragments, which all threads of a warp hold together, each some
 elements. TVM reaches them by five intrinsics (CUDA C++ Programming Guide, "Warp Matrix Functions"): two loads, one for
-each operand, a fill, the product, and a store. Each is made here from the data of an `Intrinsic` whose operands have the
-roles (row, sum) and (sum, column), in this order.
+each operand, a fill, the product, and a store. Each is made here from the data of an `Intrinsic` whose operands have
+the roles (row, sum) and (sum, column), in this order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from heron_asp.intrinsics import Intrinsic
 
 LOADS = ("load_a", "load_b")
 FRAGMENTS = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # TVM's names of the scopes
+_OWN = {"bf16": "bfloat16"}  # fragments have TVM's own types
 _registered: dict[str, Intrinsic] = {}
 
 
@@ -94,7 +95,7 @@ class _Maker:
             raise InternalError(f"intrinsic '{intrinsic.name}' is no product of a matrix with a matrix")
         self.intrinsic, self.call = intrinsic, call
         self.extents = [intrinsic.extents[role] for role in (*result, first[1])]
-        types = [DTYPES[one.dtype].storage for one in (*intrinsic.operands, intrinsic.result)]
+        types = [_OWN.get(one.dtype, DTYPES[one.dtype].storage) for one in (*intrinsic.operands, intrinsic.result)]
         fragments = [
             self._buffer("a", first, types[0], FRAGMENTS[0]),
             self._buffer("b", second, types[1], FRAGMENTS[1]),
@@ -121,7 +122,10 @@ class _Maker:
         """The text of a function with the buffers as parameters."""
         buffers = list({one.name: one for one in (*self.read, self.written)}.values())
         described = body == self.described
-        lines = ["@T.prim_func(s_tir=True)", f"def made({', '.join(f'{one.name}_handle: T.handle' for one in buffers)}) -> None:"]
+        lines = [
+            "@T.prim_func(s_tir=True)",
+            f"def made({', '.join(f'{one.name}_handle: T.handle' for one in buffers)}) -> None:",
+        ]
         for one in buffers:
             strides = "" if described else f", strides=[{one.name}_row, {one.name}_step]"
             lines += [] if described else [f"    {one.name}_{what} = T.int32()" for what in ("row", "step")]
@@ -160,7 +164,9 @@ class _Maker:
             for one in (first, second)
         ]
         summed = next(role for role in first.roles if role not in result.roles)
-        return self._loops((*result.roles, summed), "SSR", f"{result.at()} = {result.at()} + {factors[0]} * {factors[1]}")
+        return self._loops(
+            (*result.roles, summed), "SSR", f"{result.at()} = {result.at()} + {factors[0]} * {factors[1]}"
+        )
 
     # -- ... and as calls --
 
@@ -178,7 +184,9 @@ class _Maker:
 
     def _filled(self) -> list[str]:
         one = self.written
-        return [f'T.evaluate(T.tvm_fill_fragment({one.name}.data, {self._shape}, {one.index}, T.float32(0), dtype="void"))']
+        return [
+            f'T.evaluate(T.tvm_fill_fragment({one.name}.data, {self._shape}, {one.index}, T.float32(0), dtype="void"))'
+        ]
 
     def _multiplied(self) -> list[str]:
         result, first, second = self.read

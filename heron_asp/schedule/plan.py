@@ -83,6 +83,9 @@ class _Planner:
     def _do_shift(self, _block: Value, tensor: Value, offset: Value) -> None:
         self._form(shifts=(*self.form.shifts, (text(tensor), self._number(offset))))
 
+    def _do_native(self, _block: Value) -> None:
+        self._form(native=True)
+
     def _form(self, **changed: Any) -> None:
         self.form = replace(self.form, **changed)
         self.calls[0] = Call("express", (self.form,))
@@ -91,6 +94,9 @@ class _Planner:
         self._call("set_scope", self._ref(copy), 0, text(scope))
         if copy == self.block.block:
             self.written = f"{self.block.result.name}_{text(scope)}"
+
+    def _do_reverse_compute_inline(self, copy: Value) -> None:
+        self._call("reverse_compute_inline", self._ref(copy))
 
     def _do_get_sblock(self, copy: Value, what: Term) -> None:
         if what.name not in ("pad", "start"):

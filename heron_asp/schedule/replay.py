@@ -80,7 +80,7 @@ def begin(block: BlockFacts, call: Call, **options: Any) -> Any:
 
     (form,) = call.arguments
     assert isinstance(form, Form), call
-    return Schedule(express(block, dict(form.padded), form.innermost, dict(form.shifts)), **options)
+    return Schedule(express(block, dict(form.padded), form.innermost, dict(form.shifts), form.native), **options)
 
 
 def execute(schedule: Any, call: Call, made: dict[str, Any], intrinsics: Mapping[str, Intrinsic]) -> Any:

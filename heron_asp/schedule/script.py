@@ -55,7 +55,8 @@ def _form(call: Call) -> str:
     assert isinstance(form, Form), call
     padded = f", {dict(form.padded)!r}" if form.padded else ""
     shifts = f", shifts={dict(form.shifts)!r}" if form.shifts else ""
-    return padded + (f", innermost={form.innermost!r}" if form.innermost else "") + shifts
+    native = ", native=True" if form.native else ""
+    return padded + (f", innermost={form.innermost!r}" if form.innermost else "") + shifts + native
 
 
 def _stored(intrinsic: IntrinsicName) -> str:

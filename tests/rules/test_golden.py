@@ -22,6 +22,7 @@ from tests.conftest import make_task
 CORE = rules_folder() / "core"
 FILES = [path for path in rule_files(CORE, rules_folder() / "dlboost") if path.stem != "interface"]
 VTA = rule_files(rules_folder() / "vta")
+TENSORCORE = rule_files(rules_folder() / "tensorcore")
 
 
 def derived(task: Task, threads: int) -> dict[Path, set[str]]:
@@ -68,6 +69,13 @@ def of_vta() -> dict[Path, set[str]]:
     return derived(Task(operator("conv2d", shape, usual.dtype, None, f"bias,{usual.epilogue}"), target), 1)
 
 
+@pytest.fixture(scope="module")
+def of_tensorcore() -> dict[Path, set[str]]:
+    target = load_target(targets_folder() / "a100.toml")
+    gemm = operator("gemm", {"m": 64, "n": 48, "k": 96}, "f16f16f32")
+    return derived(Task(gemm, target), 1)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden(by_file: dict[Path, set[str]], golden, path: Path) -> None:
     what = "for GEMM 1024x1024x1024 on zen4 with 1 or 2 threads, all sketches together"
@@ -79,6 +87,12 @@ def test_golden(by_file: dict[Path, set[str]], golden, path: Path) -> None:
 def test_golden_of_vta(of_vta: dict[Path, set[str]], golden, path: Path) -> None:
     text = f"% What rules/vta/{path.name} derives for a convolution 3x3 of 14x14x64 with a bias on vta-pynq.\n"
     golden(f"vta-{path.stem}.lp", text + "".join(f"{atom}.\n" for atom in sorted(of_vta[path])))
+
+
+@pytest.mark.parametrize("path", TENSORCORE, ids=lambda path: f"tensorcore/{path.stem}")
+def test_golden_of_tensorcore(of_tensorcore: dict[Path, set[str]], golden, path: Path) -> None:
+    text = f"% What rules/tensorcore/{path.name} derives for GEMM 64x48x96 on a100, all sketches together.\n"
+    golden(f"tensorcore-{path.stem}.lp", text + "".join(f"{atom}.\n" for atom in sorted(of_tensorcore[path])))
 
 
 def test_the_audit_of_gemm(zen4: Target, golden) -> None:

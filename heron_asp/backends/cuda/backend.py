@@ -25,9 +25,30 @@ class Cuda:
         """The GPU says what to compile for, and how much shared memory a block can have."""
         compiler = target.machine.compiler
         if compiler is None or compiler.kind != "cuda" or not compiler.mcpu.startswith("sm_"):
-            raise HeronError(f"{target.path}: [compiler]: kind = \"cuda\" and mcpu = \"sm_..\" are needed")
+            raise HeronError(f'{target.path}: [compiler]: kind = "cuda" and mcpu = "sm_.." are needed')
         if "shared" not in {memory.name for memory in target.machine.memories}:
             raise HeronError(f"{target.path}: there is no memory 'shared'", "bytes that a block can have of it")
+
+    def here(self, target: Target) -> tuple[bool, str]:
+        """A C++ compiler emulates, nvcc compiles, and a driver runs; without the last one times are modelled."""
+        from heron_asp.backends.cuda.emulator.build import compiler
+        from heron_asp.backends.cuda.nvcc import find_nvcc
+
+        del target
+        found = []
+        for needed, what in ((compiler, "emulates with"), (find_nvcc, "compiles with")):
+            try:
+                found.append(f"{what} {needed()}")
+            except MissingError as error:
+                if needed is compiler:
+                    return False, f"{error}: {error.hint}"
+                found.append(f"compiles nothing: {error.hint}")
+        try:
+            require_driver()
+            found.append("runs on this machine's GPU")
+        except MissingError:
+            found.append("no GPU here: --device model, or --device worker:HOST")
+        return True, "; ".join(found)
 
     def clock(self, target: Target) -> None:
         """Time is measured, or modelled."""
@@ -52,7 +73,7 @@ class Cuda:
             return GpuDevice(task, limits, Host(host))
         raise HeronError(
             f"--device {said}: no such device",
-            "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: modelled, not measured; replay:RUN",
+            "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: no GPU at all; replay:RUN",
         )
 
     def show(self, task: Task, candidate: Candidate, view: View) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heron_asp.backends.cuda.build import build, shared_memory
+from heron_asp.backends.cuda.build import build
 from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, unwritten, verify
 from heron_asp.backends.cuda.jobs import Entry, Problem, data_of, write_jobs
 from heron_asp.backends.cuda.measured import Host, Local, Measured, run_jobs
-from heron_asp.backends.cuda.model import estimate
+from heron_asp.backends.cuda.model import Gpu, estimate
 from heron_asp.backends.cuda.modelled import element_bytes, gpu_of, peak, work_of
 from heron_asp.backends.cuda.nvcc import CompileError, compile_cubin, find_nvcc
 from heron_asp.backends.cuda.program import Program, Use
@@ -27,7 +27,6 @@ from heron_asp.host import available_bytes
 from heron_asp.measure.data import Case, bytes_needed, cases
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.task import Task, available_threads
-from heron_asp.terms import Term
 
 if TYPE_CHECKING:
     from heron_asp.space import Candidate
@@ -167,9 +166,11 @@ class GpuDevice:
     def _fragment_registers(self, candidate: Candidate) -> int:
         """Registers of a thread as the rules count them: fragments, and those that are left for the rest."""
         sketch = self.task.space[candidate.sketch].sketch
-        held = next((one for one in sketch.constraints if one.name.startswith("c5:registers")), None)
         free = self.task.target.pays["registers"].value
-        return free + sum(number * _int(candidate.values[variable]) for number, variable in held.members if held) if held else free
+        held = next((one for one in sketch.constraints if one.name.startswith("c5:registers")), None)
+        if held is None:
+            return free
+        return free + sum(number * _int(candidate.values[variable]) for number, variable in held.members)
 
     def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """What became of a candidate, and how long it takes."""
@@ -200,9 +201,12 @@ class GpuDevice:
             return Measurement(checked.status, error=checked.error, build_seconds=took)
         first = checked.program.kernels[0]
         work = work_of(self.task, candidate, checked.registers[first.name], first.dynamic_shared + first.static_shared)
-        seconds = estimate(gpu_of(self.task.target, element_bytes(self.task)), work).seconds
+        gpu = gpu_of(self.task.target, element_bytes(self.task))
+        seconds = estimate(gpu, work).seconds + further(gpu, checked.program)
         if not np.isfinite(seconds):
-            return Measurement(Status.RUNTIME, error="a block of it does not fit on a multiprocessor", build_seconds=took)
+            return Measurement(
+                Status.RUNTIME, error="a block of it does not fit on a multiprocessor", build_seconds=took
+            )
         return Measurement(Status.CORRECT, seconds, (seconds,), build_seconds=took)
 
     def _measure_all(self) -> None:
@@ -253,6 +257,13 @@ MODELLED = "modelled, not measured"
 _NVCC = "put nvcc on the PATH, or: pip install 'heron-asp[cuda]'"
 
 
+def further(gpu: Gpu, program: Program) -> float:
+    """Seconds of the kernels after the first by the model: they move what they read and write, and compute little."""
+    sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
+    moved = sum(sizes[name] for kernel in program.kernels[1:] for name in kernel.arguments)
+    return moved / gpu.dram_bytes_per_second + gpu.launch_seconds * (len(program.kernels) - 1)
+
+
 def emulate(program: Program, case: Case, timeout: float) -> None:
     """Runs a program on the CPU, threads and copies in different orders; of a large grid some blocks.
 
@@ -278,7 +289,9 @@ def emulate(program: Program, case: Case, timeout: float) -> None:
 def _shaped(case: Case, program: Program) -> Case:
     """A case with its inputs under the extents and the types that a program takes them."""
     inputs = {
-        one.name: np.ascontiguousarray(case.inputs[one.name]).reshape(one.shape).astype(dtype_of(one.storage), copy=False)
+        one.name: np.ascontiguousarray(case.inputs[one.name])
+        .reshape(one.shape)
+        .astype(dtype_of(one.storage), copy=False)
         for one in program.buffers
         if one.use is Use.INPUT
     }

@@ -6,8 +6,8 @@ multiprocessor takes as many blocks as fit, and the next ones when all of those 
 compete for tensor cores, shared memory, its port to L2 and instruction issue: a step takes as long as the busiest of
 these, or as the chain of waits of a single block. L2 and DRAM are shared by all, and bound the whole.
 
-What is left out: address arithmetic, instruction caches, the order in which the hardware assigns blocks, clocks that
-fall under load.
+What is left out: address arithmetic, spilt registers, instruction caches, the order in which the hardware assigns
+blocks, clocks that fall under load.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from enum import StrEnum
 from math import ceil, inf
 
 from heron_asp.backends.cuda.banks import LINE, WARP, fragment_cycles, matrix_cycles, tile_cycles
+from heron_asp.backends.cuda.nvcc import Multiprocessor, Resources
+from heron_asp.backends.cuda.nvcc import occupancy as blocks_at_a_time
+from heron_asp.backends.cuda.program import Kernel
 from heron_asp.errors import InternalError
 
 _SECTOR = 32  # bytes that L2 delivers at least (CUDA C++ Best Practices Guide, coalesced access)
-_REGISTERS_AT_ONCE = 256  # registers are given to warps in such pieces (CUDA occupancy calculator)
-_SHARED_AT_ONCE = 128  # bytes in which blocks are given shared memory (ditto, from compute capability 8.0 on)
 _MOST_REGISTERS = 255  # of a thread
+_REGISTER_STEP = 8  # registers of a thread are given in steps of so many (CUDA occupancy calculator)
 _MOST_THREADS = 1024  # of a block
 _MMA_SUMS, _MMA_BYTES = 16 * 8, 32  # of `mma.sync.m16n8`: sums, and bytes along k of each of its rows (PTX ISA)
 _LDMATRIX = 512  # bytes that `ldmatrix.x4` loads
@@ -100,7 +102,8 @@ class Work:
         vector: elements of an access when the tiles of a, b and c are copied.
         bytes_in, bytes_sum, bytes_out: of an element of a and b, of a sum, of c in memory.
         through_shared: sums go to memory by way of shared memory.
-        registers: of a thread.
+        registers: of a thread, or what it would like to have: compilers know how many threads a block has, and spill
+            what a launch would be refused for.
         shared_bytes: of a block, static and dynamic.
         gather: share of a's vectors that do not lie beside their neighbours in memory, as in a convolution.
     """
@@ -220,16 +223,15 @@ def estimate(gpu: Gpu, work: Work, cold: bool = True) -> Estimate:
 def occupancy(gpu: Gpu, work: Work) -> int:
     """Blocks that fit on a multiprocessor; 0 where a block cannot be launched."""
     threads = work.warps * WARP
-    if threads > _MOST_THREADS or work.registers > _MOST_REGISTERS or work.shared_bytes > gpu.shared_bytes_of_block:
+    if threads > _MOST_THREADS or work.shared_bytes > gpu.shared_bytes_of_block:
         return 0
-    registers = ceil(work.registers * WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE * work.warps
-    shared = ceil((work.shared_bytes + gpu.shared_bytes_reserved) / _SHARED_AT_ONCE) * _SHARED_AT_ONCE
-    return min(
-        gpu.registers // registers if registers else gpu.blocks,
-        gpu.shared_bytes // shared if shared else gpu.blocks,
-        gpu.threads // threads,
-        gpu.blocks,
+    most = (
+        gpu.registers // (ceil(work.warps / gpu.schedulers) * gpu.schedulers * WARP) // _REGISTER_STEP * _REGISTER_STEP
     )
+    registers = min(work.registers, most, _MOST_REGISTERS)
+    kernel = Kernel("", (work.blocks, 1, 1), (threads, 1, 1), work.shared_bytes, 0, ())
+    limits = Multiprocessor(gpu.registers, gpu.shared_bytes, gpu.threads, gpu.blocks, gpu.shared_bytes_reserved)
+    return blocks_at_a_time(kernel, Resources(registers, 0, 0, 0, 0, 0), limits)
 
 
 def dram_bytes(gpu: Gpu, work: Work, cold: bool) -> float:

@@ -94,7 +94,7 @@ class Multiprocessor:
         shared_bytes: of shared memory, what is reserved included.
         threads: at most.
         blocks: at most.
-        reserved_shared: bytes of shared memory that the system takes of each block: 1024 from compute capability 8.0 on.
+        reserved_shared: bytes of shared memory that the system takes of each block, 1024 from capability 8.0 on.
     """
 
     registers: int

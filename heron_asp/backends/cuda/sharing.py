@@ -9,7 +9,7 @@ buffer itself is as large as the rules say. That nothing lies beyond is what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -148,7 +148,11 @@ def _shifted(statement: Any, offsets: Mapping[str, int]) -> Any:
         others = [one for at, one in enumerate(arguments) if at not in places]
         if any(isinstance(other, Call) and offset(other) for other in others):
             raise InternalError(f"{name} takes the address of a buffer in shared memory, which was not expected")
-        return Call(one.op, arguments, one.attrs, ret_ty=one.ty) if any(map(offset, (arguments[at] for at in places))) else one
+        return (
+            Call(one.op, arguments, one.attrs, ret_ty=one.ty)
+            if any(map(offset, (arguments[at] for at in places)))
+            else one
+        )
 
     def sequence(one: Any) -> Any:
         kept = [inner for inner in one.seq if not _allocates(inner)]

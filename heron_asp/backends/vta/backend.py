@@ -25,6 +25,11 @@ class Vta:
         """The numbers make a configuration of VTA."""
         numbers_of(target)
 
+    def here(self, target: Target) -> tuple[bool, str]:
+        """Any machine can simulate."""
+        numbers = numbers_of(target)
+        return True, f"runs here; intrinsics {numbers.intrinsic}; measures {numbers.measures}"
+
     def clock(self, target: Target) -> float:
         """Of the device."""
         return numbers_of(target).hertz

@@ -208,11 +208,18 @@ def test_occupancy_is_what_fits() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"registers": 256}, {"shared_bytes": 164 << 10}, {"warp": (16, 16)}],
-    ids=["registers", "shared", "threads"],
+    [{"shared_bytes": 164 << 10}, {"warp": (16, 16)}],
+    ids=["shared", "threads"],
 )
 def test_what_cannot_be_launched_takes_for_ever(change: dict[str, object]) -> None:
     assert estimate(GPU, replace(USUAL, **change)) == Estimate(inf)  # type: ignore[arg-type]
+
+
+def test_more_registers_than_a_launch_may_have_are_spilt() -> None:
+    full = replace(USUAL, block=(256, 256, 32), warp=(64, 32), registers=64)
+    assert full.warps == 32
+    assert occupancy(GPU, full) == occupancy(GPU, replace(full, registers=170)) == 1, "1024 threads have 64 at most"
+    assert occupancy(GPU, replace(USUAL, registers=300)) == 1, "255 at most"
 
 
 def test_memory_is_read_once_where_l2_holds_it() -> None:

@@ -8,12 +8,13 @@ import os
 import platform
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
 
 from heron_asp.backends.cuda.emulator.error import EmulationError, UnsupportedError
-from heron_asp.errors import MissingError
+from heron_asp.errors import HeronError, MissingError
 
 _HERE = Path(__file__).parent
 _FILES = ("device.h", "runtime.h", "runtime.cc", "tiles.cc")
@@ -43,29 +44,47 @@ def compiler() -> str:
     raise MissingError("no C++ compiler, so CUDA programs cannot be emulated", "install g++, or set CXX")
 
 
-def library(code: str, folder: Path | None) -> Path:
-    """The shared library of a translated program, compiled if the folder does not have it.
+def library(code: str, folder: Path | None) -> bytes:
+    """The shared library of a translated program.
+
+    Args:
+        code: what is compiled.
+        folder: where the compiled runtime and all libraries are kept, by their contents. If left out, only the runtime
+            is kept, in a folder of this user's beside temporary files.
 
     Raises:
         MissingError: there is no C++ compiler.
         UnsupportedError: the compiler refuses the code.
     """
-    folder = folder or Path(tempfile.gettempdir()) / f"heron_asp_emulator_{os.getuid()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    runtime = _runtime(folder)
-    name = hashlib.sha256(f"{runtime.name}\n{code}".encode()).hexdigest()[:24]
-    made = folder / f"{name}.so"
-    if made.exists():
-        return made
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        source, objects, linked = (Path(scratch) / f"kernel{suffix}" for suffix in (".cc", ".o", ".so"))
+    runtime = _runtime(folder or _own_folder())
+    if folder is None:
+        return _compiled(code, runtime)
+    kept = folder / f"{hashlib.sha256(f'{runtime.name} {code}'.encode()).hexdigest()[:24]}.so"
+    if not kept.exists():
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(_compiled(code, runtime))
+        Path(file.name).replace(kept)
+    return kept.read_bytes()
+
+
+def _compiled(code: str, runtime: Path) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="heron_asp_emulator_") as scratch:
+        source, compiled, linked = (Path(scratch) / f"kernel{suffix}" for suffix in (".cc", ".o", ".so"))
         source.write_text(code)
         include = ["-include", str(runtime / "device.h")]
-        _compile([*_FLAGS, *_KERNEL_FLAGS, *_options(), *include, "-c", str(source), "-o", str(objects)])
-        parts = [str(objects), str(runtime / "runtime.o"), str(runtime / "tiles.o")]
-        _compile(["-shared", "-o", str(linked), *parts])
-        linked.replace(made)
-    return made
+        _compile([*_FLAGS, *_KERNEL_FLAGS, *_options(), *include, "-c", str(source), "-o", str(compiled)])
+        _compile(["-shared", "-o", str(linked), *map(str, (compiled, runtime / "runtime.o", runtime / "tiles.o"))])
+        return linked.read_bytes()
+
+
+def _own_folder() -> Path:
+    """A folder of this user's; one that others could write to is refused, since what lies in it is run."""
+    folder = Path(tempfile.gettempdir()) / f"heron_asp_emulator_{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    state = folder.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise HeronError(f"{folder} is not this user's alone", "remove it, or set TMPDIR")
+    return folder
 
 
 @functools.cache
@@ -92,6 +111,7 @@ def _runtime(folder: Path) -> Path:
     made = folder / f"runtime_{digest}"
     if made.exists():
         return made
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         work = Path(scratch) / "runtime"
         work.mkdir()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import re
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import prod
 from pathlib import Path
@@ -57,11 +58,11 @@ class Emulated:
 
     Attributes:
         program: what was compiled.
-        library: its shared library.
+        library: the bytes of its shared library.
     """
 
     program: Program
-    library: Path
+    library: bytes = field(repr=False)
 
     def run(
         self,
@@ -121,7 +122,10 @@ class Emulated:
         self, guarded: Mapping[str, Guarded], order: Order, copies: Copies, timeout: float, sample: int | None
     ) -> Callable[[Report], None]:
         def work(report: Report) -> None:
-            loaded = ctypes.CDLL(str(self.library))
+            with tempfile.NamedTemporaryFile(prefix="heron_asp_", suffix=".so") as file:
+                file.write(self.library)
+                file.flush()
+                loaded = ctypes.CDLL(file.name)
             signal.setitimer(signal.ITIMER_REAL, timeout)
             for kernel in self.program.kernels:
                 blocks = _sampled(kernel, sample) if kernel is self.program.kernels[-1] else None
@@ -138,7 +142,8 @@ def compile_program(program: Program, folder: Path | None = None) -> Emulated:
 
     Args:
         program: its source is CUDA C++ as TVM prints it.
-        folder: where libraries are kept, by their contents; one of this user's beside temporary files if left out.
+        folder: where what is compiled is kept, by its contents, to be taken again; if left out, only what all programs
+            share is kept, beside temporary files.
 
     Raises:
         MissingError: there is no C++ compiler.

@@ -219,7 +219,10 @@ void describe(char* text, size_t size, const char* address) {
              &region == &shared[0] ? "dynamic" : "an array in", region.bytes);
     return;
   }
-  if (address >= stacks && address < stacks + (size_t)stacks_made * (kStack + kPage))
+  if (address >= window && address < window + kWindow)
+    snprintf(text, size, "out of bounds of shared memory, of which the launch asks for %zu dynamic bytes",
+             shared[0].bytes);
+  else if (address >= stacks && address < stacks + (size_t)stacks_made * (kStack + kPage))
     snprintf(text, size, "its stack is full");
   else
     snprintf(text, size, "out of bounds, address=%p", (const void*)address);
@@ -342,6 +345,21 @@ void release_barrier() {
   for (int i = 0; i < threads; ++i) fibers[i].state = RUNS;
 }
 
+// Each thread of a range runs until it has to wait; false if none could.
+bool take_turns(const std::vector<int>& turns, size_t first, size_t last) {
+  bool progress = false;
+  for (size_t i = first; i < last; ++i) {
+    Fiber& fiber = fibers[turns[i]];
+    if (fiber.state != RUNS) continue;
+    current = &fiber;
+    swap(&scheduler, &fiber.context);
+    progress = true;
+  }
+  return progress;
+}
+
+// In the forward and reverse orders each warp runs as far as it can before the next one begins, so that what no barrier
+// holds back overtakes; in the random order warps are mixed.
 void run_block(std::vector<int>& turns, int order, unsigned& seed) {
   begin_block();
   for (;;) {
@@ -351,12 +369,14 @@ void run_block(std::vector<int>& turns, int order, unsigned& seed) {
         std::swap(turns[(size_t)i], turns[(seed >> 8) % (unsigned)(i + 1)]);
       }
     bool progress = false;
-    for (int turn : turns) {
-      Fiber& fiber = fibers[turn];
-      if (fiber.state != RUNS) continue;
-      current = &fiber;
-      swap(&scheduler, &fiber.context);
-      progress = true;
+    for (size_t first = 0; first < turns.size();) {
+      size_t last = order == 2 ? turns.size() : first + 1;
+      while (last < turns.size() && turns[last] / 32 == turns[first] / 32) ++last;
+      while (take_turns(turns, first, last)) {
+        progress = true;
+        if (order == 2) break;
+      }
+      first = last;
     }
     int waiting = 0, ended = 0;
     for (int i = 0; i < threads; ++i) {
@@ -528,7 +548,7 @@ void do_shuffle(void** brought, unsigned mask) {
 
 void shuffle(unsigned mask, unsigned* word, int source, int line) {
   Shuffle own{*word, 0, source};
-  meet("a shuffle", mask, &own, do_shuffle, false, line);
+  meet("shuffle", mask, &own, do_shuffle, false, line);
   *word = own.result;
 }
 

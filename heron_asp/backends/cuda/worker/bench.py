@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import time
 from contextlib import ExitStack, suppress
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from typing import Any, Callable
 
@@ -15,11 +14,9 @@ import numpy as np
 from .data import compare, drawn, element, numbers, stored
 from .driver import Driver, DriverError, runs_on
 from .options import Json, Options, WorkerError
+from .timing import Stopwatch
 
 _GUARD = 4096  # bytes behind a buffer that must stay as they are
-_COLD, _WARM, _LEAST = 21, 11, 3  # repetitions of a timing, and how many are made however long they take
-_MOST_CALLS, _BATCH = 50, 100e-6  # calls of a warm repetition, and about how many seconds they should take
-_MOST_MEMSETS = 64
 _OF_KERNEL = {"static_shared": 1, "local_bytes": 3, "registers": 4}  # numbers of CUfunction_attribute
 
 Launch = Callable[[], None]
@@ -75,7 +72,6 @@ class Bench:
 
     def __init__(self, folder: Path, jobs: Json, options: Options) -> None:
         self._folder = folder
-        self._timing = options.timing
         self._driver = driver = Driver(options.driver)
         self.facts = driver.facts()
         if not runs_on(jobs["architecture"], self.facts["architecture"]):
@@ -83,11 +79,19 @@ class Bench:
             raise WorkerError(f"{said} {self.facts['architecture']}", "compile for that architecture")
         self._buffers = {one["name"]: Buffer(driver, one) for one in jobs["buffers"]}
         self._cases = [(case, self._inputs(case)) for case in jobs["cases"]]
-        self._flushed = 2 * int(self.facts["l2_bytes"])
-        self._flush = driver.allocate(self._flushed)
-        self._begin, self._end = driver.event(), driver.event()
-        self._memset = max(1e-7, self._run([lambda: self._memsets(8)]) / 8)
-        self.facts["event_seconds"] = min(self._run([], 1) for _ in range(_LEAST))
+        self._stopwatch = self._make_stopwatch(options.timing)
+        self.facts["event_seconds"] = self._stopwatch.of_nothing
+
+    def _make_stopwatch(self, budget: float) -> Stopwatch:
+        driver, nbytes = self._driver, 2 * int(self.facts["l2_bytes"])
+        flushed, begin, end = driver.allocate(nbytes), driver.event(), driver.event()
+        return Stopwatch(
+            lambda: driver.fill(flushed, 0, nbytes),
+            lambda: driver.record(begin),
+            lambda: driver.record(end),
+            lambda: driver.seconds(begin, end),
+            budget,
+        )
 
     def _inputs(self, case: Json) -> dict[str, np.ndarray[Any, Any]]:
         """The arrays of a case, as they lie in memory."""
@@ -125,7 +129,7 @@ class Bench:
         launches = [self._launch(module, kernel, buffers, row) for kernel in job["kernels"]]
         row["worst"] = max(self._check(case, inputs, launches, buffers) for case, inputs in self._cases)
         self._upload(self._cases[0][1])  # data of which no rows are zero: a device draws less power on zeros
-        row["cold"], row["warm"] = self._times(launches)
+        row["cold"], row["warm"] = self._stopwatch.times(lambda: _enqueue(launches))
 
     def _give_back(self, free: Callable[[Any], None], what: Any) -> None:
         with suppress(DriverError):  # after an error that lost the context; `measure` finds out
@@ -185,8 +189,7 @@ class Bench:
         written = [buffer for buffer in buffers.values() if buffer.use != "input"]
         for buffer in written:
             buffer.spoil()
-        for launch in launches:
-            launch()
+        _enqueue(launches)
         self._driver.synchronize()
         worst = 0.0
         for buffer in written:
@@ -198,54 +201,7 @@ class Bench:
                 worst = max(worst, share)
         return worst
 
-    # --- timing ---
 
-    def _memsets(self, count: int) -> None:
-        for _ in range(count):
-            self._driver.fill(self._flush, 0, self._flushed)
-
-    def _run(self, launches: list[Launch], memsets: int = 0, calls: int = 1, warming: bool = False) -> float:
-        """Seconds on the device that calls take, all of them; memsets and a call that warms the cache are not counted.
-
-        The host enqueues everything at once: while it does, memsets keep the device busy, or the events would time the
-        host.
-        """
-        self._memsets(memsets)
-        if warming:
-            self._call(launches)
-        self._driver.record(self._begin)
-        for _ in range(calls):
-            self._call(launches)
-        self._driver.record(self._end)
-        return self._driver.seconds(self._begin, self._end)
-
-    def _call(self, launches: list[Launch]) -> None:
-        for launch in launches:
-            launch()
-
-    def _times(self, launches: list[Launch]) -> tuple[Json, Json]:
-        """Seconds of a call with a cold and with a warm L2 cache."""
-        guess = max(1e-7, self._run(launches, 1))
-        begin = time.perf_counter()
-        self._call(launches)
-        enqueuing = time.perf_counter() - begin
-        self._driver.synchronize()
-        calls = max(1, min(_MOST_CALLS, ceil(_BATCH / guess)))
-        cold = self._repeat(_COLD, lambda: self._run(launches, self._needed(enqueuing)))
-        warm = self._repeat(_WARM, lambda: self._run(launches, self._needed(enqueuing * (calls + 1)), calls, True))
-        return _summary(cold, 1), _summary([one / calls for one in warm], calls)
-
-    def _needed(self, seconds: float) -> int:
-        """How many memsets keep the device busy for so long; one at least, which empties the cache."""
-        return max(1, min(_MOST_MEMSETS, 1 + ceil(seconds / self._memset)))
-
-    def _repeat(self, most: int, run: Callable[[], float]) -> list[float]:
-        found: list[float] = []
-        begin = time.perf_counter()
-        while len(found) < most and (len(found) < _LEAST or time.perf_counter() - begin < self._timing):
-            found.append(run())
-        return found
-
-
-def _summary(seconds: list[float], calls: int) -> Json:
-    return {"median": float(np.median(seconds)), "minimum": min(seconds), "runs": len(seconds), "calls": calls}
+def _enqueue(launches: list[Launch]) -> None:
+    for launch in launches:
+        launch()

@@ -25,6 +25,7 @@ _ATTRIBUTES = {  # numbers of CUdevice_attribute in cuda.h; `threads` to `blocks
     "major": 75,
     "minor": 76,
 }
+_DYNAMIC_SHARED = 8  # of CUfunction_attribute
 _TELLING = {  # numbers of CUresult
     200: "damaged, or not a cubin",
     209: "compiled for another architecture",
@@ -185,7 +186,7 @@ class Driver:
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
         """Lets a kernel have so many bytes of dynamic shared memory."""
-        self.call("cuFuncSetAttribute", function, 8, nbytes)
+        self.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, nbytes)
 
     def occupancy(self, function: Any, threads: int, nbytes: int) -> int:
         """How many blocks of a kernel fit on a multiprocessor."""
