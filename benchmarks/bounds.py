@@ -6,7 +6,8 @@ not find it. TVM has a pass for that, InstrumentBoundCheckers, which adds nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,10 +73,12 @@ def checked(function: Any) -> Any:
     import tvm_ffi
     from tvm import tirx
 
+    views = _views(function)
+
     def store(statement: Any) -> Any:
-        tests = [_test(statement.buffer, statement.indices, [])]
-        tests += [_test(load.source, load.indices, guards) for load, guards in _loads(statement.value, [])]
-        tests += [_test(load.source, load.indices, guards) for i in statement.indices for load, guards in _loads(i, [])]
+        loads = [*_loads(statement.value, []), *(one for index in statement.indices for one in _loads(index, []))]
+        tests = [_test(statement.buffer, statement.indices, [], views)]
+        tests += [_test(load.source, load.indices, guards, views) for load, guards in loads]
         found = [one for one in tests if one is not None]
         return tirx.SeqStmt([*found, statement]) if found else statement
 
@@ -103,7 +106,25 @@ def _loads(value: Any, guards: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
             yield from _loads(child, guards)
 
 
-def _test(buffer: Any, indices: Any, guards: list[Any]) -> Any:
+def _views(function: Any) -> dict[str, int]:
+    """Elements of the tensors of which others are views, by the views' names: an index of a view counts from there."""
+    import numpy as np
+    import tvm_ffi
+    from tvm import tirx
+
+    found: dict[str, int] = {}
+
+    def declared(one: Any) -> None:
+        owner = one.data.args[0] if len(getattr(one.data, "args", ())) == 1 else None
+        if owner is not None and hasattr(owner, "shape") and len(one.buffer.shape) == 1:
+            size = np.dtype(str(owner.dtype)).itemsize * math.prod(map(int, owner.shape))
+            found[str(one.buffer.name)] = size // np.dtype(str(one.buffer.dtype)).itemsize
+
+    tvm_ffi.structural_walk(function.body, [(tirx.DeclBuffer, declared)])
+    return found
+
+
+def _test(buffer: Any, indices: Any, guards: list[Any], views: Mapping[str, int]) -> Any:
     """The check of an access; None where it is proven."""
     from tvm import tirx
     from tvm.ir import StringImm
@@ -113,7 +134,7 @@ def _test(buffer: Any, indices: Any, guards: list[Any]) -> Any:
     inside = []
     for index, extent in zip(indices, buffer.shape, strict=True):
         for end in _ends(index):
-            inside += [tirx.all(end >= 0, end < extent)]
+            inside += [tirx.all(end >= 0, end < views.get(str(buffer.name), extent))]
     condition = tirx.all(*inside)
     for guard in guards:
         condition = tirx.Or(tirx.Not(guard), condition)

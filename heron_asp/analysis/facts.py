@@ -143,6 +143,8 @@ class BlockFacts:
         constant: names of tensors that are known ahead.
         parameters: the arguments that are read, in their order.
         finish: what is made of the result; None where the result is the last argument.
+        slices: an axis of one step, of which there may be more: as many parts of the sum, each added up by itself, and
+            all together only for what is made of the result. Empty: there is none.
     """
 
     block: str
@@ -153,6 +155,7 @@ class BlockFacts:
     constant: frozenset[str]
     parameters: tuple[Parameter, ...] = ()
     finish: Finish | None = None
+    slices: str = ""
 
     @property
     def extents(self) -> dict[str, int]:
@@ -256,6 +259,8 @@ class BlockFacts:
             for dim in range(len(tensor.shape)):
                 if self.border(tensor, dim) is not None:
                     yield fact("bordered", self.block, tensor.name, dim, self._grain(tensor, dim))
+        if self.slices:
+            yield fact("slices", self.block, self.slices)
         yield fact("result", self.block, self.result.name)
         if self.finish is not None:
             yield fact("staged", self.block, self.result.name)

@@ -20,7 +20,7 @@ from heron_asp.analysis.merge import simplify
 from heron_asp.dtypes import DTYPES
 from heron_asp.tir import substituted, with_loads
 
-BATCH, ROWS, COLUMNS, SUM = _ORDER = "batch", "rows", "columns", "sum"  # outermost first
+SLICES, BATCH, ROWS, COLUMNS, SUM = _ORDER = "slices", "batch", "rows", "columns", "sum"  # outermost first
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,12 @@ class _Fused:
 def as_product(block: BlockFacts) -> BlockFacts:
     """The operator as a batch of matrix products; its operands and its result come from, and go through, stages.
 
-    The sums are made batch by batch, row by row; what is written has the operator's order. There is always an axis of
-    rows and one of columns: of one step, and no dimension of what is written, where the operator has none.
+    A first axis of a single step stands for slices of the sum, see `sliced`. The sums are made batch by batch, row by
+    row; what is written has the operator's order. There is always an axis of rows and one of columns: of one step, and
+    no dimension of what is written, where the operator has none.
     """
     block = simplify(block, windows=False)
-    runs = _fused(block)
+    runs = [_Fused(Axis(_free("slice", block), "spatial", 1), SLICES, ()), *_fused(block)]
     fused = sorted(runs, key=lambda one: _ORDER.index(one.sort))
     axes = tuple(one.axis for one in fused)
     product = replace(block, axes=axes, accesses=())
@@ -63,7 +64,55 @@ def as_product(block: BlockFacts) -> BlockFacts:
         result=result,
         accesses=(*accesses, *written),
         finish=_finish(block, runs, spatial, result),
+        slices=runs[0].axis.name,
     )
+
+
+def sliced(block: BlockFacts, slices: int, steps: int) -> BlockFacts:
+    """The operator with its sum in slices, each of so many steps: what is beyond the end is zero."""
+    from tvm import tirx
+
+    summed = next(axis for axis in block.axes if axis.kind == "reduce")
+    extents = {block.slices: slices, summed.name: steps}
+    axes = tuple(replace(axis, extent=extents.get(axis.name, axis.extent)) for axis in block.axes)
+
+    def operand(tensor: Tensor) -> Tensor:
+        assert tensor.stage is not None
+        dims = [block.of(tensor.name, dim)[0].axis for dim in range(len(tensor.shape))]
+        variables = dict(zip(dims, tensor.stage.variables, strict=True))
+        step = variables[block.slices] * steps + variables[summed.name]
+        moved = {variables[summed.name]: step, variables[block.slices]: tirx.const(0, "int32")}
+        value = substituted(tensor.stage.value, moved)
+        if slices * steps > summed.extent:
+            zero = tirx.const(0, DTYPES[tensor.dtype].storage)
+            value = tirx.if_then_else(step < summed.extent, value, zero)
+        shape = tuple(extents.get(name, size) for name, size in zip(dims, tensor.shape, strict=True))
+        return replace(tensor, shape=shape, stage=Stage(tensor.stage.variables, value))
+
+    assert block.finish is not None
+    shape = (slices, *block.result.shape[1:])
+    sums = tirx.decl_buffer(shape, DTYPES[block.result.dtype].storage, name=block.finish.source)
+
+    def together(load: Any) -> Any:
+        if str(load.source.name) != block.finish.source:  # type: ignore[union-attr]
+            return load
+        parts = [sums[[tirx.const(number, "int32"), *list(load.indices)[1:]]] for number in range(slices)]
+        return sum(parts[1:], start=parts[0])
+
+    stage = Stage(block.finish.stage.variables, with_loads(block.finish.stage.value, together))
+    return replace(
+        block,
+        axes=axes,
+        operands=tuple(map(operand, block.operands)),
+        result=replace(block.result, shape=shape),
+        finish=replace(block.finish, stage=stage),
+    )
+
+
+def _free(name: str, block: BlockFacts) -> str:
+    """A name that no axis has."""
+    taken = {axis.name for axis in block.axes}
+    return next(one for one in (name, *(f"{name}{number}" for number in range(9))) if one not in taken)
 
 
 def _fused(block: BlockFacts) -> list[_Fused]:
@@ -87,7 +136,7 @@ def _fused(block: BlockFacts) -> list[_Fused]:
     found = [_run(kind if longest[kind] is run else BATCH, run) for kind, run in runs]
     for kind in (ROWS, COLUMNS):
         if kind not in longest:
-            name = next(name for name in ("one", "single", "only") if name not in {one.axis.name for one in found})
+            name = _free({ROWS: "row", COLUMNS: "column"}[kind], block)
             found.append(_Fused(Axis(name, "spatial", 1), kind, ()))
     return [*found, _run(SUM, reduced)]
 
@@ -123,6 +172,8 @@ def _operand(block: BlockFacts, tensor: Tensor, fused: Sequence[_Fused]) -> tupl
 
 def _walks(block: BlockFacts, tensor: Tensor, one: _Fused, has: set[str]) -> bool:
     """Whether an operand has a dimension for an axis of the product, be it one of a single step."""
+    if one.sort == SLICES:
+        return True
     if not one.parts:
         return one.sort == (ROWS if tensor is block.operands[0] else COLUMNS)
     return any(part.name in has for part in one.parts)
@@ -135,7 +186,7 @@ def _pitch(block: BlockFacts, tensor: Tensor, one: _Fused) -> tuple[bool, int, i
     """
     last = next((part for part in reversed(one.parts) if part.name in block.indexes(tensor.name)), None)
     if last is None:
-        return False, 1 << 62, 0
+        return one.sort == SLICES, 1 << 62, 0
     step = 0
     for dim in range(len(tensor.shape)):
         inner = prod(tensor.shape[dim + 1 :])

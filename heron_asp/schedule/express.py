@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heron_asp.analysis import BlockFacts, Tensor
+from heron_asp.analysis.product import sliced
 from heron_asp.dtypes import DTYPES
 from heron_asp.errors import InternalError
 from heron_asp.operators.expressions import widen
@@ -41,6 +42,10 @@ def express(
     """
     from tvm import te
 
+    slices = (extents or {}).get(block.slices, 1)
+    if slices > 1:
+        (summed,) = (axis.name for axis in block.axes if axis.kind == "reduce")
+        block = sliced(block, slices, (extents or {}).get(summed, block.extents[summed]))
     for axis in block.axes:
         wanted = (extents or {}).get(axis.name, axis.extent)
         if wanted < axis.extent or (wanted > axis.extent and block.endless(axis)):

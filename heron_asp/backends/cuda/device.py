@@ -16,7 +16,7 @@ from heron_asp.backends.cuda.build import build
 from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, unwritten, verify
 from heron_asp.backends.cuda.jobs import Entry, Problem, data_of, write_jobs
 from heron_asp.backends.cuda.measured import Host, Local, Measured, run_jobs
-from heron_asp.backends.cuda.model import estimate
+from heron_asp.backends.cuda.model import Gpu, estimate
 from heron_asp.backends.cuda.modelled import element_bytes, gpu_of, peak, work_of
 from heron_asp.backends.cuda.nvcc import CompileError, compile_cubin, find_nvcc
 from heron_asp.backends.cuda.program import Program, Use
@@ -201,7 +201,8 @@ class GpuDevice:
             return Measurement(checked.status, error=checked.error, build_seconds=took)
         first = checked.program.kernels[0]
         work = work_of(self.task, candidate, checked.registers[first.name], first.dynamic_shared + first.static_shared)
-        seconds = estimate(gpu_of(self.task.target, element_bytes(self.task)), work).seconds
+        gpu = gpu_of(self.task.target, element_bytes(self.task))
+        seconds = estimate(gpu, work).seconds + further(gpu, checked.program)
         if not np.isfinite(seconds):
             return Measurement(
                 Status.RUNTIME, error="a block of it does not fit on a multiprocessor", build_seconds=took
@@ -254,6 +255,13 @@ class GpuDevice:
 
 MODELLED = "modelled, not measured"
 _NVCC = "put nvcc on the PATH, or: pip install 'heron-asp[cuda]'"
+
+
+def further(gpu: Gpu, program: Program) -> float:
+    """Seconds of the kernels after the first by the model: they move what they read and write, and compute little."""
+    sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
+    moved = sum(sizes[name] for kernel in program.kernels[1:] for name in kernel.arguments)
+    return moved / gpu.dram_bytes_per_second + gpu.launch_seconds * (len(program.kernels) - 1)
 
 
 def emulate(program: Program, case: Case, timeout: float) -> None:

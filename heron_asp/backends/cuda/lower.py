@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from heron_asp.backends.cuda.gathers import scalar_gathers
 from heron_asp.backends.cuda.program import Buffer, Dim3, Kernel, Program, Use
 from heron_asp.backends.cuda.sharing import share_memory
 from heron_asp.errors import InternalError
@@ -78,6 +79,7 @@ def lowered(module: Any, target: Target, sizes: Mapping[str, int] | None) -> Any
         whole.FlattenBuffer(),
         whole.BF16ComputeLegalize(),
         whole.NarrowDataType(32),
+        scalar_gathers(),
         whole.VectorizeLoop(True),
         scheduled.InjectDoubleBuffer(),
         scheduled.LowerAsyncDMA(),
@@ -171,7 +173,11 @@ def program_of(module: Any, target: Target) -> Program:
 def _with_zeros(source: str) -> str:
     """A source whose vectors of 8 or 16 zero bytes are made of words.
 
-    TVM 0.27 keeps such vectors in an `int2` or `int4`, and makes those of padding of as many bytes: nothing takes so many.
+<<<<<<< HEAD
+    TVM 0.27 keeps such vectors in an `int2` or `int4`, and makes padding of as many bytes, which nothing takes.
+=======
+    TVM 0.27 keeps such vectors in an `int2` or `int4`, and gives all their bytes to what makes one: it takes words.
+>>>>>>> 4b18b0b4bde398b6cae0378b55d4de0c54c34384
     """
     zeros = re.compile(r"make_int([24])\((?:\(signed char\)0(?:, |(?=\))))+\)")
     return zeros.sub(lambda found: f"make_int{found[1]}({', '.join('0' * int(found[1]))})", source)

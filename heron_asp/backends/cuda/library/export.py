@@ -181,7 +181,7 @@ class Exported:
 
     def addresses(self, launch: Launch) -> str:
         """Where that lies, in C."""
-        return ", ".join(f"&taken[{number}]" for number in range(len(launch.arguments)))
+        return "".join(f"&taken[{number}], " for number in range(len(launch.arguments))) + "NULL"
 
 
 def _rounded(one: Buffer) -> int:
@@ -280,7 +280,7 @@ def _written(folder: Path, one: Exported) -> KernelEntry:
         shape=one.given,
         tensors=tuple(tensors),
         launches=tuple(_launch(one, launch) for launch in one.program.kernels),
-        scratch={buffer.name: buffer.nbytes for buffer in one.program.buffers if buffer.use is Use.SCRATCH},
+        scratch={f"scratch.{buffer.name}": buffer.nbytes for buffer in one.program.buffers if buffer.use is Use.SCRATCH},
         source=source,
         cubin=cubin,
         seconds=tuned.seconds,
@@ -304,5 +304,5 @@ def _launch(one: Exported, launch: Launch) -> LaunchEntry:
         dynamic_shared=launch.dynamic_shared,
         static_shared=launch.static_shared,
         registers=one.compiled.resources[launch.name].registers,
-        arguments=tuple(one.parameters.get(name, name) for name in launch.arguments),
+        arguments=tuple(one.parameters.get(name, f"scratch.{name}") for name in launch.arguments),
     )
