@@ -53,7 +53,11 @@ def _remedies(part: SketchSpace, kept: Sequence[Constraint], pins: Pins, fixed: 
     if any(one.defines is not None for one in kept):
         yield "smaller extents"
     for constraint in kept:
-        programs = 0 if _is_unpadded(constraint) or constraint.defines is not None else part.lifting([constraint.name]).count(pins)
+        programs = (
+            0
+            if _is_unpadded(constraint) or constraint.defines is not None
+            else part.lifting([constraint.name]).count(pins)
+        )
         if programs:
             how = f"--relax {shlex.quote(constraint.thumb or constraint.name)}"
             yield f"lifting {constraint.name} ({constraint.force}) would admit {counted(programs, 'program')}: {how}"
@@ -121,7 +125,11 @@ def untensorized(task: Task) -> tuple[list[str], list[str]]:
         remedies.append("a target that has it" + (f", for example -t {others[0]}" if others else ""))
     elif all(reasons & {"dtype", "varies"} for reasons in ways.values()):
         intrinsics = task.target.intrinsics.values()
-        known = {f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}" for i in intrinsics if task.target.runs(i.name)}
+        known = {
+            f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}"
+            for i in intrinsics
+            if task.target.runs(i.name)
+        }
         remedies.append("the instructions of the target take " + _list(sorted(known)))
     return nearest_refusals(task.derivation.refusals), remedies
 

@@ -275,7 +275,9 @@ def _other_order(sketch: Sketch, rules: Rules, row: Assignment) -> Assignment:
 
 def _shown(sketch: Sketch, rules: Rules, row: Assignment) -> str:
     pairs = zip(rules.knobs, row, strict=True)
-    said = "; ".join(f"{text(knob)}={text(value)}" for knob, value in pairs if isinstance(knob, Term) and knob.name != "size")
+    said = "; ".join(
+        f"{text(knob)}={text(value)}" for knob, value in pairs if isinstance(knob, Term) and knob.name != "size"
+    )
     return f"{sketch.name}: {said}"
 
 
