@@ -103,19 +103,45 @@ def summary(problem: str, found: Found) -> dict[str, Any]:
 
 def _print(rows: list[dict[str, Any]], console: Console) -> None:
     made = Table()
-    for heading in ("problem", "tried", "valid", "space", "guarded", "form", "known", "missing", "wrong", "precision", "recall", "s"):
+    for heading in (
+        "problem",
+        "tried",
+        "valid",
+        "space",
+        "guarded",
+        "form",
+        "known",
+        "missing",
+        "wrong",
+        "precision",
+        "recall",
+        "s",
+    ):
         made.add_column(heading, justify="left" if heading == "problem" else "right")
     for row in rows:
         lost, wrong = (sum(one["programs"] for one in row[kind].values()) for kind in ("missing", "wrong"))
-        counts = [row["tried"], row["valid"], row["space"], row["guarded"], row["form"], sum(row["known"].values()), lost, wrong]
-        made.add_row(row["problem"], *map(str, counts), f"{row['precision']:.3f}", f"{row['recall']:.3f}", str(row["seconds"]))
+        counts = [
+            row["tried"],
+            row["valid"],
+            row["space"],
+            row["guarded"],
+            row["form"],
+            sum(row["known"].values()),
+            lost,
+            wrong,
+        ]
+        made.add_row(
+            row["problem"], *map(str, counts), f"{row['precision']:.3f}", f"{row['recall']:.3f}", str(row["seconds"])
+        )
     console.print(made)
     for row in rows:
         for why, many in row["known"].items():
             console.print(f"  {many} valid and left out: {why}", highlight=False)
         for kind in ("missing", "wrong"):
             for name, one in row[kind].items():
-                console.print(f"  FAILURE: {one['programs']} {kind}: {name}, e.g. {one['example']}", highlight=False, markup=False)
+                console.print(
+                    f"  FAILURE: {one['programs']} {kind}: {name}, e.g. {one['example']}", highlight=False, markup=False
+                )
         if row["apart"]:
             console.print(f"  FAILURE: of {row['apart']} assignments the problem thinks otherwise than its constraints")
 
