@@ -126,7 +126,7 @@ KNOBS = {
     Term("tile", ("c", "n", "grid")): 1, Term("tile", ("c", "n", "warp")): 1, Term("tile", ("c", "n", "fragment")): 2,
     Term("tile", ("c", "m", "unit")): 16, Term("tile", ("c", "n", "unit")): 16, Term("tile", ("c", "k", "unit")): 16,
     Term("tile", ("c", "k", "stage")): 2, Term("tile", ("c", "k", "step")): 2,
-    Term("tile", ("c", "slice", "grid")): 1, Term("pipeline", ("c",)): "none", Term("inner", ("c", "grid")): "n",
+    Term("tile", ("c", "slice", "grid")): 1, Term("pipeline", ("c",)): "none", Term("inner", ("c", "grid")): "slice",
     Term("position", (Term("drain", ("c",)),)): "grid",
     **{Term("padding", (Term(*copy),)): 8 for copy in [("load", ("a",)), ("load", ("b",)), ("drain", ("c",))]},
     **{Term("vector", (Term(*copy),)): 4 for copy in [("load", ("a",)), ("load", ("b",)), ("drain", ("c",))]},
