@@ -126,7 +126,7 @@ KNOBS = {
     Term("tile", ("c", "n", "grid")): 1, Term("tile", ("c", "n", "warp")): 1, Term("tile", ("c", "n", "fragment")): 2,
     Term("tile", ("c", "m", "unit")): 16, Term("tile", ("c", "n", "unit")): 16, Term("tile", ("c", "k", "unit")): 16,
     Term("tile", ("c", "k", "stage")): 2, Term("tile", ("c", "k", "step")): 2,
-    Term("pipeline", ("c",)): "none", Term("inner", ("c", "grid")): "n",
+    Term("tile", ("c", "slice", "grid")): 1, Term("pipeline", ("c",)): "none", Term("inner", ("c", "grid")): "slice",
     Term("position", (Term("drain", ("c",)),)): "grid",
     **{Term("padding", (Term(*copy),)): 8 for copy in [("load", ("a",)), ("load", ("b",)), ("drain", ("c",))]},
     **{Term("vector", (Term(*copy),)): 4 for copy in [("load", ("a",)), ("load", ("b",)), ("drain", ("c",))]},
@@ -195,7 +195,10 @@ def test_a_shape_that_fits_one_instruction(call) -> None:
     arguments = ("gemm", "-t", "a100", "-s", "m=64,n=8,k=16")
     code, found = call("explain", *arguments, "--no-padding")
     assert code == ExitCode.OK
-    assert [one["sketch"] for one in found["sketches"] if one["programs"]] == ["wmma_32x8x16_f16_f32"]
+    assert [one["sketch"] for one in found["sketches"] if one["programs"]] == [
+        "wmma_32x8x16_f16_f32",
+        "wmma_32x8x16_f16_f32 straight",
+    ]
     assert found["sketches"][0]["conflict"] == ["s1:unpadded(c, n) (must): extent(c, n) = 8, but it can only be 16"]
     code, found = call("check", *arguments)
     assert code == ExitCode.OK
