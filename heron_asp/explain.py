@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from heron_asp.host import runnable_targets
+from heron_asp.host import family_targets
 from heron_asp.render import evidence, formula, nearest_refusals
 from heron_asp.resources import counted
 from heron_asp.sketch import Constraint
@@ -21,7 +21,7 @@ class Conflict:
 
     Attributes:
         sketch: the sketch.
-        constraints: those that take part.
+        constraints: those that take part. Such as define a variable would give it too large a value.
         pins: pinned variables that take part.
         remedies: what would help, checked by counting.
     """
@@ -50,8 +50,14 @@ def _remedies(part: SketchSpace, kept: Sequence[Constraint], pins: Pins, fixed: 
         possible = _possible(part, variable, others)
         if possible:
             yield f"{text(variable)} may be {_list(_nearest(possible, pins[variable]))}"
+    if any(one.defines is not None for one in kept):
+        yield "smaller extents"
     for constraint in kept:
-        programs = 0 if _is_unpadded(constraint) else part.lifting([constraint.name]).count(pins)
+        programs = (
+            0
+            if _is_unpadded(constraint) or constraint.defines is not None
+            else part.lifting([constraint.name]).count(pins)
+        )
         if programs:
             how = f"--relax {shlex.quote(constraint.thumb or constraint.name)}"
             yield f"lifting {constraint.name} ({constraint.force}) would admit {counted(programs, 'program')}: {how}"
@@ -113,12 +119,17 @@ def untensorized(task: Task) -> tuple[list[str], list[str]]:
         ways.setdefault((one.intrinsic, one.seating), set()).update(
             [one.reason.name] if isinstance(one.reason, Term) else []
         )
-    if any("lacks" in reasons for reasons in ways.values()):
-        others = [name for name in runnable_targets() if name != task.target.name]
-        remedies.append("a target with the flag" + (f", for example -t {others[0]}" if others else ""))
+    lacking = {name for (name, _), reasons in ways.items() if "lacks" in reasons and not reasons & {"dtype", "varies"}}
+    if lacking:
+        others = [other.name for other in family_targets(task.target.family) if any(map(other.runs, lacking))]
+        remedies.append("a target that has it" + (f", for example -t {others[0]}" if others else ""))
     elif all(reasons & {"dtype", "varies"} for reasons in ways.values()):
         intrinsics = task.target.intrinsics.values()
-        known = {f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}" for i in intrinsics}
+        known = {
+            f"{i.operands[0].dtype}{i.operands[1].dtype}{i.result.dtype}"
+            for i in intrinsics
+            if task.target.runs(i.name)
+        }
         remedies.append("the instructions of the target take " + _list(sorted(known)))
     return nearest_refusals(task.derivation.refusals), remedies
 
@@ -132,6 +143,8 @@ def sentences(found: Conflict, task: Task) -> list[str]:
     for constraint in found.constraints:
         why = evidence(constraint, task.target.pays)
         line = f"{constraint.name} ({constraint.force}): {formula(constraint)}" + (f" [{why}]" if why else "")
+        if constraint.defines is not None:
+            line += f", but no number here may exceed {task.space[found.sketch].largest:,}"
         if constraint.kind.name == "among" and constraint.kind.arguments[0] in candidates:
             line += f", but it can only be {_list(candidates[constraint.kind.arguments[0]])}"
         said.append(line)

@@ -63,15 +63,20 @@ def require_host(target: Target) -> None:
 
 def runnable_targets(family: str = "") -> list[str]:
     """Names of the shipped targets whose programs this machine runs, of a family if one is named."""
-    names = []
+    return [target.name for target in family_targets(family) if not missing_flags(target)]
+
+
+def family_targets(family: str = "") -> list[Target]:
+    """The shipped targets, of a family if one is named; those whose programs this machine runs come first."""
+    found = []
     for name in target_names():
         try:
             target = load_target(targets_folder() / f"{name}.toml")
         except HeronError:  # a broken file is told when it is asked for
             continue
-        if not missing_flags(target) and family in ("", target.family):
-            names.append(name)
-    return names
+        if family in ("", target.family):
+            found.append(target)
+    return sorted(found, key=lambda target: len(missing_flags(target)) > 0)
 
 
 def resolve_target(said: str) -> Target:

@@ -133,12 +133,14 @@ def _misfit(why: Value) -> str:
 
 
 _REASONS = {
-    "lacks": "the target lacks the CPU flag {0}",
+    "lacks": "the target lacks {0}",
     "dtype": "tensor {0} is {1} where the instruction takes {2}",
     "varies": "tensor {0} would be read with an offset, for which {1} has to be known ahead and fit itself",
     "unplayed": "no axis of the operator can play its role {0}",
     "finish": "the family cannot do everything that the epilogue asks for ({0})",
     "stores": "results are stored as {0}, which the family cannot: the epilogue has to narrow them",
+    "narrow": "rows of {0} in its fragments would be shorter than the 16 bytes in which they are read",
+    "columns": "its operands are matrices of their own and do not change places",
     "immediate": "the epilogue has the number {0}, which an instruction cannot hold",
 }
 

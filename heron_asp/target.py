@@ -193,6 +193,12 @@ class Target:
         """Intrinsics of the family and of this machine, by name; the machine's own come first where names are equal."""
         return {one.name: one for one in (*self.shared.intrinsics, *self.machine.intrinsics)}
 
+    def runs(self, intrinsic: str) -> bool:
+        """Whether it has an intrinsic of some name, and all that this requires."""
+        known = self.intrinsics.get(intrinsic)
+        has = {*self.machine.cpu_flags, *self.machine.features}
+        return known is not None and has.issuperset(known.requires)
+
     @property
     def seen_as(self) -> dict[str, Any]:
         """What `analyse` is told of the family: its arguments beside the operator."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from heron_asp.explain import untensorized
 from heron_asp.operators import operator
-from heron_asp.target import Target
+from heron_asp.resources import targets_folder
+from heron_asp.target import Target, load_target
 from heron_asp.task import Task
 from tests.conftest import make_task
 
@@ -34,3 +35,16 @@ def test_why_windows_are_refused_is_said(zen4: Target) -> None:
     assert remedies == []  # other types would not help
     plain = make_task(zen4, dtype="f32f32f32", m=4, n=4, k=4)
     assert untensorized(plain)[1] == ["the instructions of the target take bf16bf16f32, u8s8s32"]
+
+
+def test_what_would_help_is_of_the_family_and_has_what_is_lacking() -> None:
+    t4 = load_target(targets_folder() / "t4.toml")
+    reasons, remedies = untensorized(make_task(t4, dtype="bf16bf16f32", m=16, n=16, k=16))
+    assert reasons[0] == "wmma_16x16x16_bf16_f32: the target lacks bf16"
+    assert remedies == ["a target that has it, for example -t a100"]
+    cascadelake = load_target(targets_folder() / "cascadelake.toml")
+    _, remedies = untensorized(make_task(cascadelake, dtype="bf16bf16f32", m=16, n=16, k=16))
+    assert remedies == ["a target that has it, for example -t sapphirerapids"] or remedies[0].endswith("-t zen4")
+    reasons, remedies = untensorized(make_task(t4, dtype="f32f32f32", m=16, n=16, k=16))
+    assert remedies == ["the instructions of the target take f16f16f16, f16f16f32, s8s8s32"]
+    assert not [one for one in reasons if one.endswith(")")]  # no term without words

@@ -21,7 +21,8 @@ class Core:
     """What cannot hold together; leaving any one of it out resolves the conflict.
 
     Attributes:
-        constraints: names of constraints that only forbid; what defines variables always holds.
+        constraints: names of constraints that only forbid. Where neither they nor pins are to blame, of those that
+            define variables: a value would be larger than a space has them.
         pins: pinned variables.
     """
 
@@ -83,7 +84,25 @@ class Guarded:
             fewer = self._needed(constraints, [one for one in variables if one != variable], pins)
             if fewer is not None:
                 constraints, variables = fewer
-        return Core(tuple(constraints), tuple(variables))
+        return Core(tuple(constraints or ([] if variables else self._undefined())), tuple(variables))
+
+    def _undefined(self) -> list[str]:
+        """A smallest set of definitions that leave no program by themselves: their values would be too large."""
+        excuses = self.part.definitions
+        control = self.part.control(guarded=True, choices=excuses.values())
+        control.ground([("base", [])])
+        known = {name: control.symbolic_atoms[to_symbol(excuse)] for name, excuse in excuses.items()}
+        strict = {-atom.literal: name for name, atom in known.items() if atom is not None}
+        kept = list(strict)
+        for literal in strict:
+            if literal not in kept:
+                continue
+            fewer = [one for one in kept if one != literal]
+            with control.solve(assumptions=fewer, yield_=True) as handle:
+                if handle.get().unsatisfiable:
+                    core = set(handle.core())
+                    kept = [one for one in fewer if one in core]
+        return [strict[literal] for literal in kept]
 
     def _needed(
         self, names: Sequence[str], variables: Sequence[Value], pins: Pins

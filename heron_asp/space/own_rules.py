@@ -21,7 +21,7 @@ from heron_asp.sketch import Constraint
 from heron_asp.terms import Term, add_facts, fact
 
 _PASSED_ON = (ast.ASTType.Definition, ast.ASTType.Defined, ast.ASTType.Comment)
-_READ_ONLY = ("value", "enforced", "violated")
+_READ_ONLY = ("value", "excused", "enforced", "violated")
 
 
 @dataclass(frozen=True)

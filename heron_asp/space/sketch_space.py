@@ -62,12 +62,15 @@ class SketchSpace:
 
     # -- compiling -------------------------------------------------------------------------------------------------
 
-    def control(self, guarded: bool = False, messages: list[str] | None = None) -> clingo.Control:
+    def control(
+        self, guarded: bool = False, messages: list[str] | None = None, choices: Iterable[Term] = ()
+    ) -> clingo.Control:
         """A fresh clingo control with the sketch's problem, not ground yet. Its models are the programs.
 
         Args:
             guarded: constraints that only forbid are choices (see `guards`), so that each can be assumed or not.
             messages: filled with what clingo has to say.
+            choices: further atoms that may hold or not.
         """
         said: list[str] = [] if messages is None else messages
         control = clingo.Control(["0", "--warn=all"], logger=lambda _code, message: said.append(message))
@@ -79,7 +82,7 @@ class SketchSpace:
         guards = {atom for atoms in self.guards.values() for atom in atoms} if guarded else set()
         add_facts(control, (atom for atom in facts if atom not in guards))
         with control.backend() as backend:
-            for atom in guards:
+            for atom in (*guards, *choices):
                 backend.add_rule([backend.add_atom(to_symbol(atom))], choice=True)
         return control
 
@@ -93,6 +96,20 @@ class SketchSpace:
         }
         own = {name: tuple(enforced([name])) for name in self.own.names if name not in self.relaxed}
         return {**found, **own}
+
+    @cached_property
+    def definitions(self) -> dict[str, Term]:
+        """The atom that excuses each constraint that defines a variable from having a value, by its name."""
+        return {
+            one.name: fact("excused", (one.rule, one.id)) for one in self.sketch.constraints if one.defines is not None
+        }
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest value that a variable may have."""
+        bound = self.control().get_const("bound")
+        assert bound is not None
+        return bound.number
 
     @cached_property
     def compiled(self) -> Compiled:

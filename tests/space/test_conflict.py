@@ -70,6 +70,18 @@ def test_a_pin_that_a_rule_of_thumb_excludes(zen4: Target) -> None:
     assert found.remedies[1].startswith(f"lifting c6:registers(c) (pays) would admit {admitted} programs: ")
 
 
+def test_a_number_too_large_for_any_program_is_told() -> None:
+    """No pin and no rule is to blame: the definition of the number is named, and cannot be lifted."""
+    vta = load_target(targets_folder() / "vta-pynq.toml")
+    task = Task(operator("gemm", {"m": 1_000_000, "n": 16, "k": 1_000}, "s8s8s32", epilogue="narrow=s8"), vta)
+    found = conflict(task.space.parts[0], {})
+    assert found is not None
+    assert [one.defines for one in found.constraints] == [parse("footprint(a, start)")]
+    (said,) = sentences(found, task)
+    assert said.endswith("= footprint(a, start), but no number here may exceed 268,435,455")
+    assert found.remedies == ("smaller extents",)
+
+
 @given(st.data())
 @settings(max_examples=25, deadline=None)
 def test_conflicts_are_minimal(data) -> None:

@@ -35,7 +35,9 @@ pytestmark = pytest.mark.skipif(not which("g++"), reason="the emulator compiles 
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    return Task(operator("gemm", {"m": 30, "n": 40, "k": 48}, "f16f16f32", epilogue="bias,relu"), resolve_target("a100"))
+    return Task(
+        operator("gemm", {"m": 30, "n": 40, "k": 48}, "f16f16f32", epilogue="bias,relu"), resolve_target("a100")
+    )
 
 
 def sampled(task: Task, number: int = 1, sketch: str = "") -> list[Candidate]:

@@ -280,7 +280,9 @@ def _written(folder: Path, one: Exported) -> KernelEntry:
         shape=one.given,
         tensors=tuple(tensors),
         launches=tuple(_launch(one, launch) for launch in one.program.kernels),
-        scratch={f"scratch.{buffer.name}": buffer.nbytes for buffer in one.program.buffers if buffer.use is Use.SCRATCH},
+        scratch={
+            f"scratch.{buffer.name}": buffer.nbytes for buffer in one.program.buffers if buffer.use is Use.SCRATCH
+        },
         source=source,
         cubin=cubin,
         seconds=tuned.seconds,
