@@ -6,8 +6,8 @@
 The paper (ASPLOS 2023) names 173 variables and 372 constraints for GEMM 1024^3 on TensorCore. There each constraint
 speaks of two or three variables (PROD, SUM, EQ, LE, IN, SELECT). A constraint here has a name and may multiply any
 number of variables, and no variable stands for another one. So the table counts twice: what has a name, and, in
-brackets, the same in the paper's form: a product or a sum of n members is n - 1 constraints and n - 2 further variables, and
-what a knob may be is one more.
+brackets, the same in the paper's form: a product or a sum of n members is n - 1 constraints and n - 2 further
+variables, and what a knob may be is one more.
 """
 
 from __future__ import annotations
