@@ -173,11 +173,7 @@ def program_of(module: Any, target: Target) -> Program:
 def _with_zeros(source: str) -> str:
     """A source whose vectors of 8 or 16 zero bytes are made of words.
 
-    <<<<<<< HEAD
-        TVM 0.27 keeps such vectors in an `int2` or `int4`, and makes padding of as many bytes, which nothing takes.
-    =======
-        TVM 0.27 keeps such vectors in an `int2` or `int4`, and gives all their bytes to what makes one: it takes words.
-    >>>>>>> 4b18b0b4bde398b6cae0378b55d4de0c54c34384
+    TVM 0.27 keeps such vectors in an `int2` or `int4`, and gives all their bytes to what makes one: it takes words.
     """
     zeros = re.compile(r"make_int([24])\((?:\(signed char\)0(?:, |(?=\))))+\)")
     return zeros.sub(lambda found: f"make_int{found[1]}({', '.join('0' * int(found[1]))})", source)
