@@ -1,6 +1,6 @@
 """Are all programs of the TensorCore spaces right, and how many would be without rules?
 
-    python benchmarks/tensorcore_validity.py --random-space all   the share of valid programs, by what refuses the others
+    python benchmarks/tensorcore_validity.py --random-space all   what refuses random programs, and how many it leaves
     python benchmarks/tensorcore_validity.py --operators          uniform samples of the operators of Heron's evaluation
     python benchmarks/tensorcore_validity.py --gemm 1000          uniform samples of GEMM 1024^3, only compiled
 
@@ -126,7 +126,9 @@ def _tiles(sketch: Sketch, level: str, rng: np.random.Generator) -> Iterator[tup
         levels = list(dict.fromkeys(row.name for row in sketch.levels if row.name in tiled))
         unit = units[block, axis]
         assert isinstance(unit, int)
-        sizes = _sizes(extent, len(levels), unit, level, rng)
+        sizes = (
+            _sizes(extent, len(levels), unit, level, rng) if "unit" in levels else _factors(extent, len(levels), rng)
+        )
         yield from ((Term("tile", (block, axis, one)), size) for one, size in zip(levels, sizes, strict=True))
 
 

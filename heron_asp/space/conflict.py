@@ -21,8 +21,8 @@ class Core:
     """What cannot hold together; leaving any one of it out resolves the conflict.
 
     Attributes:
-        constraints: names of constraints that only forbid. Where neither they nor pins are to blame, of those that define
-            variables: a value would be larger than a space has them.
+        constraints: names of constraints that only forbid. Where neither they nor pins are to blame, of those that
+            define variables: a value would be larger than a space has them.
         pins: pinned variables.
     """
 

@@ -104,6 +104,14 @@ def test_padding_of_bytes_is_zero_words() -> None:
     assert "(signed char)0, (signed char)0" not in source
 
 
+def test_nothing_runs_by_itself_where_the_gpu_cannot() -> None:
+    task = task_of("t4", "gemm", {"m": 64, "n": 64, "k": 64})
+    for pipeline in ("none", "registers"):
+        pins = {Term("pipeline", ("c",)): frozenset({pipeline})}
+        (candidate,) = task.space.sample(1, np.random.default_rng(0), pins)
+        assert "cp.async" not in build(task, candidate).source
+
+
 def test_a_missing_barrier_is_found(emulator: None) -> None:
     task = task_of("a100", "gemm", {"m": 32, "n": 32, "k": 64})
     (candidate,) = task.space.parts[0].sample(
@@ -126,7 +134,7 @@ KNOBS = {
     Term("tile", ("c", "n", "grid")): 1, Term("tile", ("c", "n", "warp")): 1, Term("tile", ("c", "n", "fragment")): 2,
     Term("tile", ("c", "m", "unit")): 16, Term("tile", ("c", "n", "unit")): 16, Term("tile", ("c", "k", "unit")): 16,
     Term("tile", ("c", "k", "stage")): 2, Term("tile", ("c", "k", "step")): 2,
-    Term("pipeline", ("c",)): "none", Term("inner", ("c", "grid")): "n",
+    Term("tile", ("c", "slice", "grid")): 1, Term("pipeline", ("c",)): "none", Term("inner", ("c", "grid")): "slice",
     Term("position", (Term("drain", ("c",)),)): "grid",
     **{Term("padding", (Term(*copy),)): 8 for copy in [("load", ("a",)), ("load", ("b",)), ("drain", ("c",))]},
     **{Term("vector", (Term(*copy),)): 4 for copy in [("load", ("a",)), ("load", ("b",)), ("drain", ("c",))]},
@@ -195,7 +203,10 @@ def test_a_shape_that_fits_one_instruction(call) -> None:
     arguments = ("gemm", "-t", "a100", "-s", "m=64,n=8,k=16")
     code, found = call("explain", *arguments, "--no-padding")
     assert code == ExitCode.OK
-    assert [one["sketch"] for one in found["sketches"] if one["programs"]] == ["wmma_32x8x16_f16_f32"]
+    assert [one["sketch"] for one in found["sketches"] if one["programs"]] == [
+        "wmma_32x8x16_f16_f32",
+        "wmma_32x8x16_f16_f32 straight",
+    ]
     assert found["sketches"][0]["conflict"] == ["s1:unpadded(c, n) (must): extent(c, n) = 8, but it can only be 16"]
     code, found = call("check", *arguments)
     assert code == ExitCode.OK

@@ -196,7 +196,13 @@ class _Knob:
 
 @dataclass(frozen=True)
 class _Axis:
-    """The extent and the tiles of an axis: of the instruction's unit, of another, or of any numbers."""
+    """The extent and the tiles of an axis: of the instruction's unit, of another, or of any numbers.
+
+    Attributes:
+        knobs: the extent and the tiles, outermost first.
+        extents: that are tried.
+        unit: of the instruction; 0 where the axis plays no role, and so has no tile of that kind.
+    """
 
     knobs: tuple[Value, ...]
     extents: tuple[int, ...]
@@ -204,6 +210,8 @@ class _Axis:
 
     def drawn(self, rng: np.random.Generator) -> dict[Value, Value]:
         extent = self.extents[int(rng.integers(len(self.extents)))]
+        if not self.unit:
+            return dict(zip(self.knobs, (extent, *_factors(extent, len(self.knobs) - 1, rng)), strict=True))
         kind, parts = rng.random(), len(self.knobs) - 1
         unit = self.unit if kind < _EXACT[0] else int(rng.choice((1, 8, 16, 32)))
         outer = _factors(extent // unit or 1, parts - 1, rng)
@@ -233,7 +241,8 @@ def _groups(sketch: Sketch) -> Iterator[_Knob | _Axis]:
         unit = next(size for one, other, size in sketch.of("unit") if (one, other) == (block, axis))
         extents = {one for one in (*candidates[own], extent) if isinstance(one, int)}
         assert isinstance(unit, int)
-        yield _Axis((own, *tiles), (*sorted(extents), max(extents) - unit // 2), unit)
+        role = Term("tile", (block, axis, "unit")) in tiles
+        yield _Axis((own, *tiles), (*sorted(extents), max(extents) - unit // 2), unit if role else 0)
     more: dict[str, tuple[int, ...]] = {"vector": VECTORS, "padding": PADDINGS}
     for knob in sketch.knobs:
         if knob not in taken:

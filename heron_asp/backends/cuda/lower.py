@@ -177,7 +177,7 @@ def program_of(module: Any, target: Target) -> Program:
 def _with_zeros(source: str) -> str:
     """A source whose vectors of 8 or 16 zero bytes are made of words.
 
-    TVM 0.27 keeps such vectors in an `int2` or `int4`, and gives all their bytes to what makes one: it takes words.
+    TVM 0.27 keeps such vectors in an `int2` or `int4`, and makes padding of as many bytes, which nothing takes.
     """
     zeros = re.compile(r"make_int([24])\((?:\(signed char\)0(?:, |(?=\))))+\)")
     return zeros.sub(lambda found: f"make_int{found[1]}({', '.join('0' * int(found[1]))})", source)
