@@ -62,7 +62,7 @@ def _gram() -> Tensors:
 
 
 def _named_alike() -> Tensors:
-    """Two axes that become one, a third whose name is what that would be called, and an operand called as the result."""
+    """Two axes that become one, a third that is called as that would be, and an operand called as the result would."""
     x, w = tensor("y_out", 4, 2, 9), tensor("w", 9, 6)
     return x, w, total("y", (4, 2, 6), {"k": 9}, lambda a, b, a_b, k: x[a, b, k] * w[k, a_b])
 

@@ -28,14 +28,7 @@ from heron_asp.resources import counted
 from heron_asp.runs import load_run
 
 _EMULATION = 120.0  # seconds
-_RESERVED = (
-    "stream",
-    "scratch",
-    "status",
-    "taken",
-    "arguments",
-    "modules",
-)  # of the launcher, where names are in scope
+_RESERVED = ("stream", "scratch", "status", "taken", "arguments", "modules")  # what the launcher itself has
 UNITS = {
     "seconds": "of one call: `measured` says what that is",
     "tensors": "arguments of a call, in this order; row-major and compact, in the memory of the device",
