@@ -9,7 +9,7 @@ numbers, all pipelines at all numbers of rounds. A quarter of what is tried are 
 one or two of these, the rest is drawn freely. The space's rules of thumb are lifted.
 
     tried    assignments
-    valid    TVM makes a program that passes its check, and is right in the emulator in four orders of threads and copies
+    valid    TVM makes a program that passes its check, and is right in the emulator in any order of threads and copies
     space    assignments that the space holds
     guarded  valid by a condition that TVM puts around a split: no tiling, as the rules mean one
     form     valid ones that the space lacks, while it holds the same source in another form
@@ -78,7 +78,7 @@ def main() -> None:
 def summary(problem: str, found: Found) -> dict[str, Any]:
     """What was found, with what is known taken apart from what is missing."""
     known: Counter[str] = Counter()
-    missing = {}
+    missing: dict[str, dict[str, Any]] = {}
     for names, many in found.missing.items():
         if why := reason(names):
             known[why] += many

@@ -52,3 +52,11 @@ class MissingError(HeronError):
 
 class InternalError(Exception):
     """An invariant of ours does not hold: a defect of heron_asp or of a rule file, not of the user's input."""
+
+
+def telling_line(said: object) -> str:
+    """The line of a long message, such as TVM's, that says what is wrong; its first 500 characters."""
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
+    telling = [line for line in lines if "rror" in line or "failed" in line]
+    unsaid = type(said).__name__ if isinstance(said, BaseException) else "no message"
+    return (telling or lines or [unsaid])[-1][:500]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,13 @@ def test_rule_files_open_with_their_purpose() -> None:
 def test_modules_have_one_job() -> None:
     for path in sorted((ROOT / "heron_asp").rglob("*.py")):
         assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_no_merge_is_left_half_done() -> None:
+    where = [ROOT / name for name in (*WHERE, "rules", "targets")]
+    files = [ROOT / "README.md", *(path for folder in where for path in folder.rglob("*.*"))]
+    marker = re.compile(rb"^ *(<{7}|>{7}) ", re.MULTILINE)
+    assert not [path for path in files if path.is_file() and marker.search(path.read_bytes())]
 
 
 def test_the_readme_opens_with_two_commands() -> None:

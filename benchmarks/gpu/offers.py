@@ -8,14 +8,13 @@ import numpy as np
 from gpu.prepare import Case, Offer
 
 from heron_asp import Task
-from heron_asp.backends.cuda.build import build, shared_memory
+from heron_asp.backends.cuda.build import build, fragment_registers, shared_memory
 from heron_asp.backends.cuda.model import Work, estimate
 from heron_asp.backends.cuda.modelled import element_bytes, gpu_of, work_of
-from heron_asp.errors import HeronError, InternalError
+from heron_asp.errors import HeronError, InternalError, telling_line
 from heron_asp.space import Candidate
 
 SAMPLES, BEST, POOL = 32, 32, 1024
-_REGISTERS = "c5:registers"  # the constraint that counts the fragments of a thread
 
 
 def candidates_of(case: Case, samples: int = SAMPLES, best: int = BEST, pool: int = POOL) -> Iterator[Offer]:
@@ -51,22 +50,10 @@ def _offer(name: str, task: Task, candidate: Candidate, work: Work, seconds: flo
     except InternalError:
         raise
     except Exception as error:  # TVM refuses the schedule: a hole in the constraints, and a failure like any other
-        lines = [line for line in str(error).splitlines() if line.strip()] or ["no message"]
-        return Offer(name, None, work, seconds, kind, f"not made: {lines[-1].strip()}")
+        return Offer(name, None, work, seconds, kind, f"not made: {telling_line(error)}")
     return Offer(name, program, work, seconds, kind)
 
 
 def _work(task: Task, candidate: Candidate) -> Work:
     """A candidate as the model sees it before it is made: registers and shared memory are as the rules count them."""
-    return work_of(task, candidate, _registers(task, candidate), shared_memory(task, candidate))
-
-
-def _registers(task: Task, candidate: Candidate) -> int:
-    """Registers of a thread: its fragments, and those that the rules leave for the rest."""
-    sketch = task.space[candidate.sketch].sketch
-    held = next((one for one in sketch.constraints if one.name.startswith(_REGISTERS)), None)
-    free = task.target.pays["registers"].value
-    if held is None:
-        return free
-    counts = [(number, candidate.values[variable]) for number, variable in held.members]
-    return free + sum(number * value for number, value in counts if isinstance(value, int))
+    return work_of(task, candidate, fragment_registers(task, candidate), shared_memory(task, candidate))

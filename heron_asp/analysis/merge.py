@@ -199,7 +199,10 @@ def _cropped(tensor: Tensor, parts: Mapping[int, int]) -> Tensor:
 
 def _merged(block: BlockFacts, outer: Axis, inner: Axis, windows: bool) -> BlockFacts | None:
     """The operator with two neighbouring axes as one; None where some tensor does not let them."""
-    axis = Axis(f"{outer.name}_{inner.name}", outer.kind, outer.extent * inner.extent)
+    name = f"{outer.name}_{inner.name}"
+    while any(one.name == name for one in block.axes):
+        name += "_"
+    axis = Axis(name, outer.kind, outer.extent * inner.extent)
     place = block.axes.index(outer)
     axes = (*block.axes[:place], axis, *block.axes[place + 2 :])
     changed: BlockFacts | None = replace(block, axes=axes)

@@ -49,7 +49,7 @@ def as_product(block: BlockFacts) -> BlockFacts:
     no dimension of what is written, where the operator has none.
     """
     block = simplify(block, windows=False)
-    runs = [_Fused(Axis(_free("slice", block), "spatial", 1), SLICES, ()), *_fused(block)]
+    runs = _told_apart([_Fused(Axis("slice", "spatial", 1), SLICES, ()), *_fused(block)])
     fused = sorted(runs, key=lambda one: _ORDER.index(one.sort))
     axes = tuple(one.axis for one in fused)
     product = replace(block, axes=axes, accesses=())
@@ -109,10 +109,17 @@ def sliced(block: BlockFacts, slices: int, steps: int) -> BlockFacts:
     )
 
 
-def _free(name: str, block: BlockFacts) -> str:
-    """A name that no axis has."""
-    taken = {axis.name for axis in block.axes}
-    return next(one for one in (name, *(f"{name}{number}" for number in range(9))) if one not in taken)
+def _told_apart(runs: Sequence[_Fused]) -> list[_Fused]:
+    """The axes with a name of its own for each; one of the operator's keeps its name."""
+    taken = {one.axis.name for one in runs if len(one.parts) == 1}
+    found = []
+    for one in runs:
+        name = one.axis.name
+        while len(one.parts) != 1 and name in taken:
+            name += "_"
+        taken.add(name)
+        found.append(replace(one, axis=replace(one.axis, name=name)))
+    return found
 
 
 def _fused(block: BlockFacts) -> list[_Fused]:
@@ -136,8 +143,7 @@ def _fused(block: BlockFacts) -> list[_Fused]:
     found = [_run(kind if longest[kind] is run else BATCH, run) for kind, run in runs]
     for kind in (ROWS, COLUMNS):
         if kind not in longest:
-            name = _free({ROWS: "row", COLUMNS: "column"}[kind], block)
-            found.append(_Fused(Axis(name, "spatial", 1), kind, ()))
+            found.append(_Fused(Axis({ROWS: "row", COLUMNS: "column"}[kind], "spatial", 1), kind, ()))
     return [*found, _run(SUM, reduced)]
 
 
@@ -221,7 +227,10 @@ def _finish(block: BlockFacts, runs: Sequence[_Fused], spatial: Sequence[_Fused]
     for one, variable in zip(written, variables, strict=True):
         at |= one.places(variable)
     order = [axis.name for axis in block.axes if axis.kind == "spatial"]
-    parameter = Parameter(f"{block.result.name}_out", DTYPES[block.result.dtype].storage, shape)
+    name = f"{block.result.name}_out"
+    while name in {one.name for one in block.parameters}:
+        name += "_"
+    parameter = Parameter(name, DTYPES[block.result.dtype].storage, shape)
     if block.finish is None:
         own: Mapping[str, Any] = {part.name: at[part.name] for one in written for part in one.parts}
         value = sums[[_step(one, own) for one in spatial]]

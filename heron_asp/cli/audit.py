@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,7 +152,10 @@ def _print(found: dict[str, Any]) -> None:
         values = values if len(values) <= 90 else f"{len(one['values'])} values, {values[:70]}..."
         where = "" if len(one["sketches"]) == every else f"   (only {', '.join(one['sketches'])})"
         console.print(f"  {one['name']:<26} {one['origin']:<24} {values}{where}")
-    console.print(f"\n{len(found['constraints'])} constraints")
+    rules = Counter(one["rule"] if one["kind"] == "own" else one["rule"].upper() for one in found["constraints"])
+    console.print(
+        f"\n{len(found['constraints'])} constraints: {', '.join(f'{r} {n}' for r, n in sorted(rules.items()))}"
+    )
     rule = ""
     for one in sorted(found["constraints"], key=lambda c: (c["kind"] == "own", c["rule"], c["id"])):
         if one["rule"] != rule:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from heron_asp.child import Report, run_in_child
+from heron_asp.errors import telling_line
 from heron_asp.measure.data import Case, cases
 from heron_asp.measure.kernel import build, lowered_hash, use_threads
 from heron_asp.schedule.calls import Call
@@ -175,10 +176,8 @@ def program_key(program: Program) -> str:
 
 
 def telling(error: Exception) -> str:
-    """The line of TVM's long messages that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    said = [line for line in lines if "rror" in line] or lines
-    return said[-1][:200]
+    """The line of TVM's long messages that says what is wrong, short enough to be counted by."""
+    return telling_line(error)[:200]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from heron_asp.child import Child, Outcome, Report, run_in_child
-from heron_asp.errors import ExitCode, HeronError, InternalError
+from heron_asp.errors import ExitCode, HeronError, InternalError, telling_line
 from heron_asp.host import available_bytes
 from heron_asp.measure.data import bytes_compared, bytes_needed
 from heron_asp.measure.kernel import Built, build, lowered_hash, spoilt, tvm_target, use_threads
@@ -150,9 +150,9 @@ class LocalDevice:
         except InternalError:
             raise
         except PackingError as error:
-            return Measurement(Status.COMPILE, error=f"packing its constants: {_last_line(error)}")
+            return Measurement(Status.COMPILE, error=f"packing its constants: {telling_line(error)}")
         except Exception as error:  # TVM refuses the schedule: a hole in the constraints, and a row like any other
-            return Measurement(Status.CONSTRAINTS, error=_last_line(error))
+            return Measurement(Status.CONSTRAINTS, error=telling_line(error))
         mnemonics = self._mnemonics(candidate)
 
         def work(report: Report) -> None:
@@ -212,7 +212,9 @@ class LocalDevice:
             return Measurement(Status.TIMEOUT, error=what, build_seconds=build_seconds)
         error = outcome.value("error")
         if error or outcome.signal:
-            said = _last_line(error) if error else f"killed by signal {outcome.signal}: {_last_line(outcome.stderr)}"
+            said = (
+                telling_line(error) if error else f"killed by signal {outcome.signal}: {telling_line(outcome.stderr)}"
+            )
             return Measurement(stage, error=said, build_seconds=build_seconds)
         if outcome.value("run") is None:
             return Measurement(stage, error="the process ended without a result", build_seconds=build_seconds)
@@ -294,10 +296,3 @@ def _missing(mnemonics: Sequence[str], built: Built) -> list[str]:
     """Instructions that a program's machine code should have and has not."""
     assembly = built.assembly() if mnemonics else ""
     return [mnemonic for mnemonic in mnemonics if mnemonic not in assembly]
-
-
-def _last_line(error: object) -> str:
-    """The line of TVM's long messages that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line or "error" in line]
-    return (telling or lines or ["no message"])[-1][:500]

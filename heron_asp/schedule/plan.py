@@ -20,7 +20,7 @@ from heron_asp.schedule.zeros import Window
 from heron_asp.sketch import Sketch
 from heron_asp.terms import Term, Value, plain, text
 
-_ALIGNED = 64  # elements: rows are told apart by less
+_ALIGNED = 64  # elements; TVM pads a row to some elements beyond a multiple of this, and no padding is as long
 Values: TypeAlias = Mapping[Value, Value]
 
 
@@ -252,7 +252,7 @@ class _Planner:
         assert isinstance(loop, Term)
         assert isinstance(part, Term)
         name, what, turned, memory = (text(argument) for argument in part.arguments)
-        call = FragmentCall(name, what, turned.replace("none", ""), memory.replace("none", ""))
+        call = FragmentCall(name, what, *("" if one == "none" else one for one in (turned, memory)))
         self._call("tensorize", self._ref(self._resolved(loop)), call)
         if what == "store":
             self._call("get_sblock", f"{self.written}_o", results=[self._name(loop.arguments[0])])

@@ -104,6 +104,14 @@ def test_padding_of_bytes_is_zero_words() -> None:
     assert "(signed char)0, (signed char)0" not in source
 
 
+def test_nothing_runs_by_itself_where_the_gpu_cannot() -> None:
+    task = task_of("t4", "gemm", {"m": 64, "n": 64, "k": 64})
+    for pipeline in ("none", "registers"):
+        pins = {Term("pipeline", ("c",)): frozenset({pipeline})}
+        (candidate,) = task.space.sample(1, np.random.default_rng(0), pins)
+        assert "cp.async" not in build(task, candidate).source
+
+
 def test_a_missing_barrier_is_found(emulator: None) -> None:
     task = task_of("a100", "gemm", {"m": 32, "n": 32, "k": 64})
     (candidate,) = task.space.parts[0].sample(

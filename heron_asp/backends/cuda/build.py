@@ -47,12 +47,24 @@ def buffer_sizes(block: BlockFacts, sketch: Sketch, values: Mapping[Value, Value
     return found
 
 
+def fragment_registers(task: Task, candidate: Candidate) -> int:
+    """Registers of a thread as the rules count them: those of its fragments, and those that they leave for the rest."""
+    free = task.target.pays["registers"].value
+    taken = task.space[candidate.sketch].sketch.of("takes")
+    return free + sum(
+        _number(each) * _number(candidate.values[Term("fragments", (block, slot))]) for block, slot, each in taken
+    )
+
+
 def shared_memory(task: Task, candidate: Candidate) -> int:
     """Dynamic shared memory of a block of threads as the rules count it, in bytes: that of the larger phase."""
     sketch = task.space[candidate.sketch].sketch
     phases: dict[str, int] = {}
     for copy, place in sketch.of("place"):
-        size = candidate.values[Term("bytes", (copy,))]
-        assert isinstance(size, int)
-        phases[text(place)] = phases.get(text(place), 0) + size
+        phases[text(place)] = phases.get(text(place), 0) + _number(candidate.values[Term("bytes", (copy,))])
     return max(phases.values())
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int), value
+    return value

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heron_asp.backends.cuda.build import build
+from heron_asp.backends.cuda.build import build, fragment_registers
 from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, unwritten, verify
 from heron_asp.backends.cuda.jobs import Entry, Problem, data_of, write_jobs
 from heron_asp.backends.cuda.measured import Host, Local, Measured, run_jobs
 from heron_asp.backends.cuda.model import Gpu, estimate
 from heron_asp.backends.cuda.modelled import element_bytes, gpu_of, peak, work_of
-from heron_asp.backends.cuda.nvcc import CompileError, compile_cubin, find_nvcc
+from heron_asp.backends.cuda.nvcc import CompileError, CompileTimeout, compile_cubin, find_nvcc
 from heron_asp.backends.cuda.program import Program, Use
 from heron_asp.backends.cuda.worker.options import Options
 from heron_asp.child import Child, Outcome, Report
-from heron_asp.errors import ExitCode, HeronError, InternalError, MissingError
+from heron_asp.errors import ExitCode, HeronError, InternalError, MissingError, telling_line
 from heron_asp.host import available_bytes
 from heron_asp.measure.data import Case, bytes_needed, cases
 from heron_asp.measure.result import Limits, Measurement, Status
@@ -35,6 +35,8 @@ _KEPT = 64  # programs
 _MOST_AT_ONCE = 8
 _BLOCKS = 6  # of a large grid are emulated: the first, the last and random ones between
 _CHECKED = "checked"
+MODELLED = "modelled, not measured"
+_NVCC = "put nvcc on the PATH, or: pip install 'heron-asp[cuda]'"
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class GpuDevice:
         """The source and its launches; None where they cannot be made."""
         try:
             program = self._program(candidate)
+        except InternalError:
+            raise
         except Exception:  # told by `measure`
             return None
         return sha256(repr((program.source, program.kernels)).encode()).hexdigest()
@@ -133,7 +137,7 @@ class GpuDevice:
         self._ahead, self._done = {}, {}
         self._candidates = {candidate.key: candidate for candidate in candidates}
         case = self._cases[0] if candidates else None
-        for candidate in candidates:
+        for candidate in self._candidates.values():  # each once
 
             def work(report: Report, candidate: Candidate = candidate) -> None:
                 assert case is not None
@@ -142,35 +146,28 @@ class GpuDevice:
                 except InternalError:
                     raise
                 except Exception as error:
-                    report(_CHECKED, Checked(Status.CONSTRAINTS, _last_line(error)))
+                    report(_CHECKED, Checked(Status.CONSTRAINTS, telling_line(error)))
                     return
                 report(_CHECKED, self._checked(candidate, program, case))
 
             self._ahead[candidate.key] = Child(work, [self.limits.build + self.limits.run])
 
     def _checked(self, candidate: Candidate, program: Program, case: Case) -> Checked:
-        cubin, registers = b"", {program.kernels[0].name: self._fragment_registers(candidate)}
+        cubin, registers = b"", {program.kernels[0].name: fragment_registers(self.task, candidate)}
         if self.compiles:
             assert self.task.target.machine.compiler is not None
             try:
                 compiled = compile_cubin(program.source, self.task.target.machine.compiler.mcpu, self.limits.build)
             except CompileError as error:
                 return Checked(Status.COMPILE, str(error), program)
+            except CompileTimeout as error:
+                return Checked(Status.TIMEOUT, str(error), program)
             cubin, registers = compiled.cubin, {name: one.registers for name, one in compiled.resources.items()}
         try:
             emulate(program, case, self.limits.run)
         except EmulationError as error:
             return Checked(Status.CORRECTNESS, str(error), program, cubin, registers)
         return Checked(Status.CORRECT, "", program, cubin, registers)
-
-    def _fragment_registers(self, candidate: Candidate) -> int:
-        """Registers of a thread as the rules count them: fragments, and those that are left for the rest."""
-        sketch = self.task.space[candidate.sketch].sketch
-        free = self.task.target.pays["registers"].value
-        held = next((one for one in sketch.constraints if one.name.startswith("c5:registers")), None)
-        if held is None:
-            return free
-        return free + sum(number * _int(candidate.values[variable]) for number, variable in held.members)
 
     def measure(self, candidate: Candidate, best: float | None = None) -> Measurement:
         """What became of a candidate, and how long it takes."""
@@ -189,7 +186,7 @@ class GpuDevice:
         if outcome.timed_out:
             return Checked(Status.TIMEOUT, "compiling and emulating it took too long"), outcome
         said = str(outcome.value("error") or outcome.stderr or "the process ended without a result")
-        return Checked(Status.RUNTIME, _last_line(said)), outcome
+        return Checked(Status.RUNTIME, telling_line(said)), outcome
 
     def _model(self, candidate: Candidate) -> None:
         checked, outcome = self._outcome(candidate.key)
@@ -253,10 +250,6 @@ class GpuDevice:
         return peak(self.task)
 
 
-MODELLED = "modelled, not measured"
-_NVCC = "put nvcc on the PATH, or: pip install 'heron-asp[cuda]'"
-
-
 def further(gpu: Gpu, program: Program) -> float:
     """Seconds of the kernels after the first by the model: they move what they read and write, and compute little."""
     sizes = {buffer.name: buffer.nbytes for buffer in program.buffers}
@@ -304,14 +297,3 @@ def _has_nvcc() -> bool:
     except HeronError:
         return False
     return True
-
-
-def _int(value: Any) -> int:
-    assert isinstance(value, int), value
-    return value
-
-
-def _last_line(error: object) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line or "rror:" in line or "failed" in line]
-    return (telling or lines or ["no message"])[-1][:500]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from heron_asp.backends.cuda.gathers import scalar_gathers
 from heron_asp.backends.cuda.program import Buffer, Dim3, Kernel, Program, Use
 from heron_asp.backends.cuda.sharing import share_memory
-from heron_asp.errors import InternalError
+from heron_asp.errors import HeronError, InternalError
 from heron_asp.schedule.replay import KERNEL
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def program_of(module: Any, target: Target) -> Program:
         target: the GPU.
 
     Raises:
+        HeronError: an operand has the name under which the result is written.
         tvm.error.TVMError: TVM makes no code of it.
     """
     import tvm
@@ -156,6 +157,9 @@ def program_of(module: Any, target: Target) -> Program:
     if len(signatures) != len(launches.kernels):
         raise InternalError(f"{len(launches.kernels)} kernels were lowered, {len(signatures)} are in the source")
     parameters = [(str(one.name), str(one.dtype), tuple(map(int, one.shape))) for one in module[KERNEL].params]
+    twice = [name for at, (name, *_) in enumerate(parameters) if name in {other for other, *_ in parameters[:at]}]
+    if twice:
+        raise HeronError(f"an operand has the name under which the result is written, {twice[0]}", "rename the operand")
     buffers = {name: Buffer(name, storage, shape, Use.INPUT) for name, storage, shape in parameters[:-1]}
     last, storage, shape = parameters[-1]
     buffers[last] = Buffer(last, storage, shape, Use.OUTPUT)
@@ -180,11 +184,11 @@ def _with_zeros(source: str) -> str:
 
 
 def _named(argument: str, known: list[str]) -> str:
-    plain = argument.removesuffix("_ptr")
-    found = next((name for name in known if name in (argument, plain)), None)
-    if found is None:
+    """The buffer that a kernel's parameter points to: TVM adds `_ptr` to the names of arguments."""
+    found = [name for name in (argument.removesuffix("_ptr"), argument) if name in known]
+    if not found:
         raise InternalError(f"a kernel takes {argument}, which is none of {', '.join(known)}")
-    return found
+    return found[0]
 
 
 def _signatures(source: str) -> list[tuple[str, list[str]]]:

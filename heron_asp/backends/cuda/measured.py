@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,8 @@ def _run_here(folder: Path, where: Local, options: Options, say: Say) -> None:
 
 
 def _run_there(folder: Path, host: Host, options: Options, say: Say) -> None:
-    there = f"{host.folder}/{folder.resolve().name}"
+    digest = sha256((folder / JOBS).read_bytes()).hexdigest()[:12]  # no results of others that are called alike
+    there = f"{host.folder}/{folder.resolve().name}-{digest}"
     quoted = shlex.quote(there)
     with tempfile.TemporaryDirectory() as place:
         pack(Path(place) / FILE)

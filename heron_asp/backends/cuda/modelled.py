@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heron_asp.task import Task
 
 _GIGA = 1e9
-_CACHED = 2  # bytes of the operands whose multiplications `limits.tensor_16` counts
+_OF_16_BITS = 2  # bytes of the operands whose multiplications `limits.tensor_16` counts
 
 
 def gpu_of(target: Target, element_bytes: int) -> Gpu:
@@ -25,7 +25,7 @@ def gpu_of(target: Target, element_bytes: int) -> Gpu:
     return Gpu(
         multiprocessors=limits["multiprocessors"],
         clock_mhz=limits["megahertz"],
-        multiply_adds=limits["tensor_16" if element_bytes == _CACHED else "tensor_8"],
+        multiply_adds=limits["tensor_16" if element_bytes == _OF_16_BITS else "tensor_8"],
         shared_bytes_per_cycle=limits["shared_bytes_a_cycle"],
         port_bytes_per_cycle=limits["port_bytes"],
         l2_bytes_per_second=limits["l2_gbytes"] * _GIGA,

@@ -102,10 +102,10 @@ def _laid_out(body: Any, sizes: Mapping[str, int] | None) -> Any:
 def _size(buffer: Any, sizes: Mapping[str, int] | None) -> int:
     name = str(buffer.name).removesuffix(f"_{SCOPE}")
     allocated = prod(map(int, buffer.shape)) * _bytes(buffer)
-    size = allocated if sizes is None else sizes.get(name, allocated + 1)
-    if size > allocated:
-        said = f"{size} bytes" if sizes is not None and name in sizes else "no size"
-        raise InternalError(f"{name}: TVM allocates {allocated} bytes of shared memory, the rules count {said}")
+    size = allocated if sizes is None else sizes.get(name)
+    if size is None or size > allocated:
+        counted = "none" if size is None else size
+        raise InternalError(f"{name}: TVM allocates {allocated} bytes of shared memory, the rules count {counted}")
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 

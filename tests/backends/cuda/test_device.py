@@ -15,7 +15,7 @@ import pytest
 from heron_asp import resolve_target
 from heron_asp.backends import backend_of
 from heron_asp.backends.cuda import nvcc
-from heron_asp.backends.cuda.build import build, shared_memory
+from heron_asp.backends.cuda.build import build, fragment_registers, shared_memory
 from heron_asp.backends.cuda.device import MODELLED, GpuDevice
 from heron_asp.backends.cuda.emulator import compile_program
 from heron_asp.backends.cuda.library import export_tuned
@@ -25,12 +25,13 @@ from heron_asp.errors import HeronError, MissingError
 from heron_asp.library.choice import Tuned
 from heron_asp.measure.data import cases
 from heron_asp.measure.result import Limits, Status
-from heron_asp.operators import operator
+from heron_asp.operators import Operator, from_prim_func, operator
 from heron_asp.space import Candidate
 from heron_asp.store import RunDirectory
 from heron_asp.task import Task
 from heron_asp.terms import parse
 from heron_asp.tuning import TuneOptions, tune
+from tests.analysis.expressions import prim_func, tensor, total
 
 pytestmark = pytest.mark.skipif(not which("g++"), reason="the emulator compiles with g++")
 
@@ -112,6 +113,32 @@ def test_a_program_that_is_wrong_is_not_timed(task: Task, monkeypatch: pytest.Mo
     assert found.seconds is None
 
 
+def test_a_compiler_that_takes_too_long_is_a_timeout(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any) -> None:
+        raise nvcc.CompileTimeout("nvcc was not done after 1 seconds")
+
+    monkeypatch.setattr("heron_asp.backends.cuda.device._has_nvcc", lambda: True)
+    monkeypatch.setattr("heron_asp.backends.cuda.device.compile_cubin", slow)
+    found = GpuDevice(task).measure(*sampled(task))
+    assert found.status is Status.TIMEOUT
+    assert found.error == "nvcc was not done after 1 seconds"
+
+
+def test_a_candidate_that_is_named_twice_is_checked_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr("heron_asp.backends.cuda.device.Child", lambda *given: started.append(given))
+    device, (first, second) = GpuDevice(task), sampled(task, 2)
+    device.build_ahead([first, second, first])
+    assert len(started) == 2
+
+
+def test_registers_are_counted_where_their_limit_is_lifted(task: Task) -> None:
+    (candidate,) = sampled(task)
+    lifted = Task(task.operator, task.target, relaxed=["registers"])
+    free = task.target.pays["registers"].value
+    assert fragment_registers(lifted, candidate) == fragment_registers(task, candidate) > free
+
+
 def test_what_the_model_is_told_agrees_with_the_launch(task: Task) -> None:
     for candidate in sampled(task, 12):
         program, work = build(task, candidate), work_of(task, candidate, 64, shared_memory(task, candidate))
@@ -128,11 +155,19 @@ def emulated_in_place_of_nvcc(source: str, architecture: str, *_: float) -> nvcc
     return nvcc.Compiled(architecture, compile_program(program).library, names)
 
 
-@pytest.mark.parametrize("sketch", ["wmma", "sliced"])
+def own_names() -> Operator:
+    """Arguments are called as what a launcher has itself, and as TVM calls those of kernels."""
+    x, w = tensor("status", 30, 300, dtype="float16"), tensor("status_ptr", 300, 40, dtype="float16")
+    y = total("taken", (30, 40), {"k": 300}, lambda m, n, k: x[m, k].astype("float32") * w[k, n].astype("float32"))
+    kind = from_prim_func("own_names", prim_func(x, w, y))
+    return Operator(kind, {}, kind.dtype, kind.layout)
+
+
+@pytest.mark.parametrize(("sketch", "own"), [("wmma", False), ("sliced", False), ("sliced", True)])
 def test_an_exported_launcher_computes(
-    sketch: str, tmp_path: Path, fake_driver: Path, monkeypatch: pytest.MonkeyPatch
+    sketch: str, own: bool, tmp_path: Path, fake_driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = operator("gemm", {"m": 30, "n": 40, "k": 300}, "f16f16f32")
+    made = own_names() if own else operator("gemm", {"m": 30, "n": 40, "k": 300}, "f16f16f32")
     task = Task(made, resolve_target("a100"))
     (candidate,) = sampled(task, 1, sketch)
     program = build(task, candidate)
@@ -148,7 +183,7 @@ def test_an_exported_launcher_computes(
     result = np.full(made.result.shape, np.nan, np.float32)
     scratch = np.empty(2**20, np.uint8)
     scratch = scratch[-scratch.ctypes.data % 256 :]  # as the driver aligns what it allocates
-    arrays = [case.inputs["a"], case.inputs["b"], result, *([scratch] if sketch == "sliced" else [])]
+    arrays = [*case.inputs.values(), result, *([scratch] if sketch == "sliced" else [])]
     call = getattr(loaded, manifest.kernels[0].name)
     arguments = [None, *(ctypes.c_uint64(one.ctypes.data) for one in arrays)]
     assert call(*arguments) == 3  # not loaded

@@ -59,7 +59,7 @@ def test_another_machine_measures_the_same(emulated: Path, tmp_path: Path, optio
     there = run_jobs(folder, host, options, said.append)
     assert there == here
     assert len(said) == len(there.candidates)
-    assert (tmp_path / "home" / "jobs of mine" / "there" / "worker.pyz").exists()
+    assert len(list((tmp_path / "home" / "jobs of mine").glob("there-*/worker.pyz"))) == 1
 
 
 def test_a_remote_run_goes_on_from_the_results_here(
@@ -74,6 +74,16 @@ def test_a_remote_run_goes_on_from_the_results_here(
     found = run_jobs(folder, host, options, said.append)
     assert [one.name for one in found.candidates] == ["one", "two", "three"]
     assert [line.split(":")[0] for line in said] == ["3/3 three"]
+
+
+def test_folders_that_are_called_alike_do_not_share_results(
+    emulated: Path, tmp_path: Path, options: Options, host: Host
+) -> None:
+    for kernel, status in (("product", Status.CORRECT), ("wrong", Status.CORRECTNESS)):
+        (tmp_path / kernel).mkdir()
+        folder = write(tmp_path / kernel / "jobs", [entry_of(emulated, kernel_of(kernel), name="only")])
+        (found,) = run_jobs(folder, host, options).candidates
+        assert (found.name, found.status) == ("only", status)
 
 
 def test_failures_of_the_way_and_of_the_machine_are_told_apart(

@@ -28,7 +28,7 @@ from heron_asp.resources import counted
 from heron_asp.runs import load_run
 
 _EMULATION = 120.0  # seconds
-_RESERVED = ("stream", "scratch", "arguments", "loaded", "index")
+_RESERVED = ("stream", "scratch", "status", "taken", "arguments", "modules")  # what the launcher itself has
 UNITS = {
     "seconds": "of one call: `measured` says what that is",
     "tensors": "arguments of a call, in this order; row-major and compact, in the memory of the device",
@@ -145,9 +145,7 @@ class Exported:
         names = [spec.name for spec in self.tuned.task.operator.tensors]
         variables = distinct(names, _RESERVED)
         output = next(one.name for one in self.program.buffers if one.use is Use.OUTPUT)
-        taken = {one.name for one in self.program.buffers} - {output}
-        found = {name: variables[name] for name in names[:-1] if name in taken}
-        return {**found, output: variables[names[-1]]}
+        return {**{name: variables[name] for name in names[:-1]}, output: variables[names[-1]]}
 
     @property
     def scratch(self) -> dict[str, int]:
