@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from shutil import which
 
 import pytest
@@ -13,7 +14,9 @@ from heron_asp.resources import targets_folder
 from heron_asp.target import load_target
 from heron_asp.task import Task
 
-A100 = load_target(targets_folder() / "a100.toml")
+WHOLE = load_target(targets_folder() / "a100.toml")
+FAMILY = WHOLE.shared.model_copy(update={"intrinsics": WHOLE.shared.intrinsics[:1]})
+A100 = replace(WHOLE, shared=FAMILY)  # with a single instruction
 GEMM = {"m": 16, "n": 16, "k": 32}
 
 
@@ -23,7 +26,7 @@ def task(*lifted: str) -> Task:
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="the emulator needs a C++ compiler")
 def test_a_small_product() -> None:
-    found = examine(task(), 2)
+    found = examine(task(), 6)
     assert found.tried >= found.valid >= found.members > 0
     assert found.tried == found.valid + sum(many for step, many in found.refused.items() if step)
     assert not found.wrong
@@ -33,7 +36,7 @@ def test_a_small_product() -> None:
 
 def test_a_constraint_that_is_lifted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heron_asp.backends.cuda.completeness._SHARES", (1.0, 0.0))
-    found = examine(task("c3:unit(c, m)", "c3:unit(c, n)"), 2)
+    found = examine(task("c3:unit(c, m)", "c3:unit(c, n)"), 4)
     assert found.apart > 0
 
 
