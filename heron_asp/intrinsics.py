@@ -108,6 +108,7 @@ class Intrinsic(Strict):
         requires: CPU flags, as /proc/cpuinfo spells them.
         source: where the numbers are from.
         call: how TVM reaches it; None where the family's backend makes the instruction itself.
+        fragments: TVM's scopes of its operands and its result, where a warp holds each of them together.
     """
 
     name: Name
@@ -118,6 +119,7 @@ class Intrinsic(Strict):
     operands: tuple[IntrinsicOperand, ...]
     result: IntrinsicOperand
     call: Call | None = None
+    fragments: tuple[str, ...] = ()
 
     @property
     def reached(self) -> Call:
@@ -157,6 +159,8 @@ class Intrinsic(Strict):
             raise ValueError(f"result is indexed by the reduced role '{min(reduced & set(self.result.index))}'")
         if self.call is not None:
             self._check_call(self.call)
+        if self.fragments and len(self.fragments) != len(self.operands) + 1:
+            raise ValueError("fragments are of two operands and a result: three scopes")
         return self
 
     def _check_call(self, call: Call) -> None:
@@ -197,6 +201,9 @@ class Intrinsic(Strict):
                 role = operand.index[position]
                 yield fact("intrinsic_index", self.name, place, position, role, stride)
                 stride *= self.extents[role]
+        where: tuple[int | str, ...] = (0, 1, "result")
+        for held, scope in zip(where, self.fragments, strict=False):
+            yield fact("intrinsic_fragment", self.name, held, scope)
         if self.call is not None:
             yield fact("intrinsic_values", self.name)
         if self.call is not None and self.call.ir is not None:

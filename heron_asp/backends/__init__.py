@@ -45,7 +45,13 @@ class Exported(Protocol):
 
 
 class Backend(Protocol):
-    """Makes, measures and exports programs for the targets of a kind."""
+    """Makes, measures and exports programs for the targets of a kind.
+
+    Attributes:
+        verifies: the device that says whether programs are right, be there one that times them or not.
+    """
+
+    verifies: str
 
     def check(self, target: Target) -> None:
         """Makes sure that programs can be made for a target.
@@ -62,6 +68,13 @@ class Backend(Protocol):
 
     def bound(self, task: Task) -> float | None:
         """Seconds that no program of a task can beat; None where that is not known."""
+
+    def require_device(self, said: str) -> None:
+        """Makes sure that there may be such a device.
+
+        Raises:
+            HeronError: the backend has none of that name.
+        """
 
     def device(self, task: Task, limits: Limits, said: str = LOCAL) -> Device:
         """What measures the candidates of a task.

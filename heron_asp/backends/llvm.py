@@ -28,6 +28,8 @@ _MEANT = {
 class Llvm:
     """See `heron_asp.backends.Backend`."""
 
+    verifies = LOCAL
+
     def check(self, target: Target) -> None:
         """The machine says what to compile for, and every instruction how it is called."""
         needed = (("compiler", target.machine.compiler), ("llvm_cpus", target.machine.llvm_cpus))
@@ -59,6 +61,10 @@ class Llvm:
     def bound(self, task: Task) -> None:
         """Not known: the peak is measured instead."""
         del task
+
+    def require_device(self, said: str) -> None:
+        """There is one only."""
+        require_local(said)
 
     def device(self, task: Task, limits: Limits, said: str = LOCAL) -> LocalDevice:
         """This machine, if it has the instructions."""

@@ -101,12 +101,14 @@ def _verify(task: Task, candidates: list[Candidate], found: list[dict[str, Any]]
     from heron_asp.backends import backend_of
     from heron_asp.measure.result import Limits
 
-    device = backend_of(task.target).device(task, Limits(repeats=1, repeat_ms=1))
+    backend = backend_of(task.target)
+    device = backend.device(task, Limits(repeats=1, repeat_ms=1), backend.verifies)
     for candidate, entry in zip(candidates, found, strict=True):
         measurement = device.measure(candidate)
         entry["status"] = str(measurement.status)
         entry["error"] = measurement.error
         entry["seconds"] = measurement.seconds
+        entry["measured"] = device.measures
 
 
 def _print(found: list[dict[str, Any]], verify: bool, valid: int) -> None:

@@ -217,10 +217,10 @@ def run_name(task: Task, seed: int) -> str:
 class _Reporter:
     """Live progress: a bar on a terminal, a line every few trials otherwise; nothing but errors under --json."""
 
-    def __init__(self, task: Task, trials: int, quiet: bool, measures: str) -> None:
+    def __init__(self, task: Task, trials: int, quiet: bool, measures: str = "") -> None:
         from heron_asp.measure.device import WALL_TIME
 
-        self.note = "" if measures == WALL_TIME else f" ({measures})"
+        self.note = "" if measures in ("", WALL_TIME) else f" ({measures})"
         self.label = task.operator.label
         self.trials = trials
         self.quiet = quiet

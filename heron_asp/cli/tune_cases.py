@@ -37,6 +37,7 @@ def tune(options: common.TaskOptions, file: Path, table: str, budget: str | None
         budget: time for all of them.
         how: what else was asked.
     """
+    from heron_asp.backends import backend_of
     from heron_asp.cli.tune import make_device, replayed_run
     from heron_asp.host import require_host
     from heron_asp.session import Session, SessionOptions
@@ -52,6 +53,7 @@ def tune(options: common.TaskOptions, file: Path, table: str, budget: str | None
     target = options.given.get("target") or _host_target()
     found = members(cases, lambda case: options.task(**case.options, target=target))
     if replayed_run(how.device) is None:
+        backend_of(found[0].task.target).require_device(how.device)
         require_host(found[0].task.target)
 
     def device(member: Member) -> Device:

@@ -17,7 +17,6 @@ from heron_asp.errors import InternalError
 from heron_asp.intrinsics import Intrinsic
 
 LOADS = ("load_a", "load_b")
-FRAGMENTS = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # TVM's names of the scopes
 _OWN = {"bf16": "bfloat16"}  # fragments have TVM's own types
 _registered: dict[str, Intrinsic] = {}
 
@@ -96,10 +95,13 @@ class _Maker:
         self.intrinsic, self.call = intrinsic, call
         self.extents = [intrinsic.extents[role] for role in (*result, first[1])]
         types = [_OWN.get(one.dtype, DTYPES[one.dtype].storage) for one in (*intrinsic.operands, intrinsic.result)]
+        if not intrinsic.fragments:
+            raise InternalError(f"intrinsic '{intrinsic.name}' has no fragments")
         fragments = [
-            self._buffer("a", first, types[0], FRAGMENTS[0]),
-            self._buffer("b", second, types[1], FRAGMENTS[1]),
-            self._buffer("c", result, types[2], FRAGMENTS[2]),
+            self._buffer(operand, roles, storage, scope)
+            for operand, roles, storage, scope in zip(
+                "abc", (first, second, result), types, intrinsic.fragments, strict=True
+            )
         ]
         own = {"load_a": 0, "load_b": 1}.get(call.part, 2)
         memory = self._buffer("ab"[own] if own < 2 else "c", fragments[own].roles, types[own], call.memory, "memory")

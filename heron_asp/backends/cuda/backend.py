@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from heron_asp.target import Target
     from heron_asp.task import Task
 
+MODEL = "model"
+
 
 class Cuda:
     """See `heron_asp.backends.Backend`."""
+
+    verifies = MODEL
 
     def check(self, target: Target) -> None:
         """The GPU says what to compile for, and how much shared memory a block can have."""
@@ -58,23 +62,27 @@ class Cuda:
         """Not known."""
         del task
 
-    def device(self, task: Task, limits: Limits, said: str = LOCAL) -> GpuDevice:
+    def require_device(self, said: str) -> None:
         """A GPU of this machine or of another one, or the model of it."""
+        kind, _, host = said.partition(":")
+        if said not in (LOCAL, MODEL) and not (kind == "worker" and host):
+            raise HeronError(
+                f"--device {said}: no such device",
+                "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: no GPU at all; replay:RUN",
+            )
+
+    def device(self, task: Task, limits: Limits, said: str = LOCAL) -> GpuDevice:
+        """See `require_device`; all of them compile and emulate first."""
         from heron_asp.backends.cuda.device import GpuDevice
         from heron_asp.backends.cuda.measured import Host, Local
 
-        kind, _, host = said.partition(":")
-        if said == "model":
+        self.require_device(said)
+        if said == MODEL:
             return GpuDevice(task, limits)
         if said == LOCAL:
             require_driver()
             return GpuDevice(task, limits, Local())
-        if kind == "worker" and host:
-            return GpuDevice(task, limits, Host(host))
-        raise HeronError(
-            f"--device {said}: no such device",
-            "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: no GPU at all; replay:RUN",
-        )
+        return GpuDevice(task, limits, Host(said.partition(":")[2]))
 
     def show(self, task: Task, candidate: Candidate, view: View) -> str:
         """The schedule as Python that runs, or CUDA C++."""

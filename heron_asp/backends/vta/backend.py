@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Vta:
     """See `heron_asp.backends.Backend`."""
 
+    verifies = LOCAL
+
     def check(self, target: Target) -> None:
         """The numbers make a configuration of VTA."""
         numbers_of(target)
@@ -44,6 +46,10 @@ class Vta:
             problem_of(task.block, sketch, intrinsic, numbers.config) for sketch in task.sketches if sketch.tensorized
         ]
         return min((problem.least_cycles / numbers.hertz for problem in problems), default=None)
+
+    def require_device(self, said: str) -> None:
+        """There is one only."""
+        require_local(said)
 
     def device(self, task: Task, limits: Limits, said: str = LOCAL) -> VtaDevice:
         """The simulators, in this process: nothing that the checker lets through waits for ever."""
