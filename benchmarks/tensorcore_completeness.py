@@ -38,7 +38,7 @@ from heron_asp.backends.cuda.completeness import Found, examine
 PROBLEMS = ({"m": 32, "n": 32, "k": 32}, {"m": 16, "n": 64, "k": 32})
 KNOWN = {  # what the rules leave out though it runs, and why
     r"candidates:padding": "rows further apart than two lines of 16 bytes: banks are met as by none, one or two",
-    r"candidates:vector\(load": "vectors of more than 16 bytes: they may be padding, so that TVM copies their elements singly",
+    r"candidates:vector\(load": "vectors of more than 16 bytes: they may be padding, so TVM copies elements singly",
     r"c6:overlap\(c, k, stage": "more buffers than rounds: some are never filled, and nothing is ever on its way",
     r"c6:async": "copies of less than 4 bytes: none runs by itself, and the pipeline waits for each",
     r"c6:idle": "blocks of threads that have padding only, where TVM happens to get their sums right",
