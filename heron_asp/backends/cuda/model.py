@@ -1,10 +1,11 @@
 """How long a tiled matrix product takes on a GPU, by what its hardware can do at most.
 
-Every term is a number of cycles or bytes that follows from the tiles, divided by a rate that the vendor states; there
-are no fitted constants. So the times are optimistic, and meant to order programs and to say what holds one up. A
-multiprocessor takes as many blocks as fit, and the next ones when all of those are done. In a step along k, its blocks
-compete for tensor cores, shared memory, its port to L2 and instruction issue: a step takes as long as the busiest of
-these, or as the chain of waits of a single block. L2 and DRAM are shared by all, and bound the whole.
+Every term is a number of cycles or bytes that follows from the tiles, divided by a rate that the vendor states or that
+was measured with programs of a single instruction (targets/*.toml say which); no constant is fitted to programs. So
+the times are optimistic, and meant to order programs and to say what holds one up. A multiprocessor takes as many
+blocks as fit, and the next ones when all of those are done. In a step along k, its blocks compete for tensor cores,
+shared memory, its port to L2 and instruction issue: a step takes as long as the busiest of these, or as the chain of
+waits of a single block. L2 and DRAM are shared by all, and bound the whole.
 
 What is left out: address arithmetic, spilt registers, instruction caches, the order in which the hardware assigns
 blocks, clocks that fall under load.
@@ -40,7 +41,7 @@ class Pipelining(StrEnum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a GPU can do, as its vendor states it.
+    """What a GPU can do, as its target file has it.
 
     Attributes:
         multiprocessors: how many.

@@ -1,7 +1,8 @@
 """Lays out dynamic shared memory: buffers whose times do not overlap have the same bytes.
 
 TVM's own pass shares bytes by the sizes of buffers, within a factor of 16 (MergeSharedMemoryAllocations), so that a
-kernel may take more than its largest phase. Here a kernel takes just that, which is what the rules count.
+kernel may take more than its largest phase. Here a kernel takes just that, which is what the rules count. Barriers
+stand between the phases already: TVM's ThreadSync takes all dynamic shared memory for one buffer.
 
 Where threads share a buffer unevenly, TVM allocates what the last of them would touch if it were not kept from it; the
 buffer itself is as large as the rules say. That nothing lies beyond is what the emulator shows, with guards around it.
