@@ -250,7 +250,7 @@ def _exported(tuned: Tuned, prefix: str, measured: str) -> Exported:
     try:
         emulate(program, cases(task.operator, most=1)[0], _EMULATION)
     except HeronError as error:
-        raise HeronError(f"{tuned.origin}: {error}") from None
+        raise HeronError(f"{tuned.origin}: {error.message}", error.hint, error.code) from None
     compiled = compile_cubin(program.source, task.target.machine.compiler.mcpu)
     return Exported(tuned, Interface.of(task.operator, prefix), program, compiled, measured)
 
