@@ -11,6 +11,7 @@ from pathlib import Path
 from heron_asp.errors import HeronError
 
 _PACKAGE = Path(__file__).resolve().parent
+_SUGGESTED = 16  # names in a hint
 
 
 def _shipped(kind: str) -> Path:
@@ -64,11 +65,12 @@ def counted(number: int, what: str) -> str:
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or all of them."""
+    """A hint for a misspelt name: the nearest known one, or those that there are, of many the first."""
     names = sorted(known)
     near = difflib.get_close_matches(wrong, names, n=3, cutoff=0.6)
     if near:
         ratio = difflib.SequenceMatcher(None, wrong, near[0]).ratio()
         alike = [name for name in near if difflib.SequenceMatcher(None, wrong, name).ratio() == ratio]
         return f"did you mean {' or '.join(repr(name) for name in sorted(alike))}?"
-    return f"known: {', '.join(names)}" if names else ""
+    more = f", ... ({len(names)} in all)" if len(names) > _SUGGESTED else ""
+    return f"known: {', '.join(names[:_SUGGESTED])}{more}" if names else ""

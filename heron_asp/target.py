@@ -335,12 +335,13 @@ def _check_against_family(target: Target) -> None:
         if name not in family.pays:
             raise HeronError(f"{target.path}: unknown key 'pays.{name}'", suggestion(name, family.pays))
     needed = {flag for intrinsic in target.intrinsics.values() for flag in intrinsic.requires}
-    for flag in needed - set(machine.cpu_flags):
-        near = difflib.get_close_matches(flag, set(machine.cpu_flags) - needed, n=1, cutoff=0.9)
-        if near:
-            raise HeronError(
-                f"{target.path}: cpu_flags: '{near[0]}' is no flag of the family", f"did you mean '{flag}'?"
-            )
+    for key, said, cutoff in (("cpu_flags", machine.cpu_flags, 0.9), ("features", machine.features, 0.6)):
+        for flag in sorted(needed - set(said)):
+            near = difflib.get_close_matches(flag, set(said) - needed, n=1, cutoff=cutoff)
+            if near:
+                raise HeronError(
+                    f"{target.path}: {key}: '{near[0]}' is none that the family knows", f"did you mean '{flag}'?"
+                )
     backend_of(target).check(target)
 
 
@@ -359,7 +360,11 @@ def _read(path: Path, model: type[_Model]) -> _Model:
 
 def _explained(path: Path, model: type[Strict], error: ValidationError) -> HeronError:
     lines, hints = [], []
-    for problem in error.errors():
+    problems = error.errors()
+    inner = {problem["loc"][: len(outer["loc"])] for problem in problems for outer in problems if problem is not outer}
+    for problem in problems:
+        if problem["type"] == "too_short" and problem["loc"] in inner:
+            continue  # what is in it is wrong, so it counts as empty
         where = ".".join(str(part) for part in problem["loc"]) or model.__name__.lower()
         if problem["type"] == "extra_forbidden":
             lines.append(f"{path}: unknown key '{where}'")

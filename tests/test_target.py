@@ -43,7 +43,7 @@ def test_every_shipped_target_loads() -> None:
         ("vector_registers = 32", "", "key 'limits.vector_registers' is missing", "vector registers that a kernel"),
         ("vector_bytes = 64", "vector_bytes = 63", "limits.vector_bytes = 63 is not in 64..64", "512 bits"),
         ("[limits]", "[pays.l3]\nvalue = 1\n[limits]", "unknown key 'pays.l3'", "l2, lanes"),
-        ("avx512_vnni", "avx512_vnnni", "'avx512_vnnni' is no flag", "did you mean 'avx512_vnni'?"),
+        ("avx512_vnni", "avx512_vnnni", "'avx512_vnnni' is none", "did you mean 'avx512_vnni'?"),
     ],
 )
 def test_mistakes_in_a_target(tmp_path: Path, old: str, new: str, message: str, hint: str) -> None:
@@ -54,6 +54,48 @@ def test_mistakes_in_a_target(tmp_path: Path, old: str, new: str, message: str, 
     assert str(file) in caught.value.message
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sm_80", "sm_x", 'mcpu = "sm_.." are needed'),
+        ("sm_80", "sm_9000", 'mcpu = "sm_.." are needed'),
+        ("sm_80", "sm_61", "'sm_61' is too old for matrix instructions, which sm_70 brought"),
+        ("sm_80", "sm_75", "'sm_75' is too old for features = 'bf16', which sm_80 brought"),
+        ('"bf16"', '"bf_16"', "features: 'bf_16' is none that the family knows"),
+        ("capacity = 166_912", "capacity = 167_937", "167937 bytes, more than limits.shared_total = 167936"),
+        ("lanes = 32", "lanes = 16", "limits.lanes = 16 is not in 32..32"),
+        ('name = "shared"', 'name = "sharde"', "there is no memory 'shared'"),
+    ],
+)
+def test_mistakes_in_a_gpu(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    gpu = (targets_folder() / "a100.toml").read_text()
+    assert old in gpu
+    file.write_text(gpu.replace(old, new, 1))
+    with pytest.raises(HeronError) as caught:
+        resolve_target(str(file))
+    assert message in caught.value.message
+    assert str(file) in caught.value.message
+
+
+def test_a_gpu_without_asynchronous_copies_has_no_pipeline_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    older = (targets_folder() / "a100.toml").read_text().replace("sm_80", "sm_75").replace(', "bf16"', "")
+    file.write_text(older)
+    with pytest.raises(HeronError, match=r"too old for limits.async_stages > 1, which sm_80 brought"):
+        resolve_target(str(file))
+    file.write_text(older.replace("async_stages = 4", "async_stages = 1"))
+    assert resolve_target(str(file)).machine.limits["async_stages"] == 1
+
+
+def test_what_is_wrong_inside_of_a_list_is_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text((targets_folder() / "a100.toml").read_text().replace("capacity = 166_912", "capacity = 0"))
+    with pytest.raises(HeronError) as caught:
+        resolve_target(str(file))
+    assert caught.value.message == f"{file}: memories.0.capacity: Input should be greater than 0"
 
 
 @pytest.mark.parametrize(

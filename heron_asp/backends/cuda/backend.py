@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 MODEL = "model"
 
 
+_NEEDS = {"int8": 72, "bf16": 80}  # compute capability that a feature needs
+_ASYNC = 80  # that asynchronous copies need
+
+
 class Cuda:
     """See `heron_asp.backends.Backend`."""
 
@@ -28,10 +33,19 @@ class Cuda:
     def check(self, target: Target) -> None:
         """The GPU says what to compile for, and how much shared memory a block can have."""
         compiler = target.machine.compiler
-        if compiler is None or compiler.kind != "cuda" or not compiler.mcpu.startswith("sm_"):
-            raise HeronError(f'{target.path}: [compiler]: kind = "cuda" and mcpu = "sm_.." are needed')
-        if "shared" not in {memory.name for memory in target.machine.memories}:
+        found = re.fullmatch(r"sm_(\d{2,3})[af]?", compiler.mcpu) if compiler and compiler.kind == "cuda" else None
+        if found is None:
+            raise HeronError(f'{target.path}: [compiler]: kind = "cuda" and mcpu = "sm_.." are needed', "e.g. sm_80")
+        _require_capability(target, int(found[1]))
+        shared = next((memory.capacity for memory in target.machine.memories if memory.name == "shared"), None)
+        if shared is None:
             raise HeronError(f"{target.path}: there is no memory 'shared'", "bytes that a block can have of it")
+        total = target.machine.limits["shared_total"]
+        if shared > total:
+            raise HeronError(
+                f"{target.path}: memory 'shared' has {shared} bytes, more than limits.shared_total = {total}",
+                "a block has part of a multiprocessor's shared memory",
+            )
 
     def here(self, target: Target) -> tuple[bool, str]:
         """A C++ compiler emulates, nvcc compiles, and a driver runs; without the last one times are modelled."""
@@ -65,7 +79,8 @@ class Cuda:
     def require_device(self, said: str) -> None:
         """A GPU of this machine or of another one, or the model of it."""
         kind, _, host = said.partition(":")
-        if said not in (LOCAL, MODEL) and not (kind == "worker" and host):
+        reached = kind == "worker" and host and not host.startswith("-")  # which ssh would take for an option
+        if said not in (LOCAL, MODEL) and not reached:
             raise HeronError(
                 f"--device {said}: no such device",
                 "local: a GPU of this machine; worker:HOST: of one that ssh reaches; model: no GPU at all; replay:RUN",
@@ -101,6 +116,24 @@ class Cuda:
         from heron_asp.backends.cuda.library import export
 
         return export(runs, out, name, prefix)
+
+
+def _require_capability(target: Target, capability: int) -> None:
+    """Makes sure that what a target says it has is what code for its compute capability can use.
+
+    Raises:
+        HeronError: it says more. The numbers are those of the PTX ISA for wmma and cp.async.
+    """
+    machine = target.machine
+    needs = {"matrix instructions": 70}
+    needs |= {f"features = '{name}'": least for name, least in _NEEDS.items() if name in machine.features}
+    needs |= {"limits.async_stages > 1": _ASYNC} if machine.limits["async_stages"] > 1 else {}
+    for what, least in needs.items():
+        if capability < least:
+            raise HeronError(
+                f"{target.path}: compiler.mcpu = 'sm_{capability}' is too old for {what}, which sm_{least} brought",
+                "mcpu is the compute capability of the GPU that the file describes",
+            )
 
 
 def require_driver() -> None:

@@ -82,7 +82,7 @@ class Configuration(BaseModel):
             if depth < 0:
                 raise ValueError(
                     f"{name} = {getattr(self, name)}: the memory is smaller than one of its entries, "
-                    f"which has {self.element_bytes(memory)} bytes; at least {self._log_bytes[memory]} is needed"
+                    f"which has {self.element_bytes(memory)} bytes; at least 2^{self._log_bytes[memory]} are needed"
                 )
             if depth > 16:
                 raise ValueError(f"{name}: {1 << depth} entries; sram_base has 16 bits and reaches 65536")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,7 +74,7 @@ def numbers_of(target: Target) -> Numbers:
         raise HeronError(f"{where}: {len(target.intrinsics)} intrinsics; VTA has one, which multiplies")
     (intrinsic,) = target.intrinsics.values()
     batch, block = _entry(intrinsic, where)
-    config = Configuration.from_numbers(
+    config = _configuration(
         {
             **{f"log_{name}_buff_size": _log2(memories[name], f"{where}: memory '{name}'") for name in _MEMORIES},
             "log_inp_width": _width(intrinsic.operands[0].dtype),
@@ -86,6 +88,17 @@ def numbers_of(target: Target) -> Numbers:
         where,
     )
     return Numbers(config, limits["megahertz"] * 1e6, intrinsic.name)
+
+
+def _configuration(numbers: Mapping[str, int], where: str) -> Configuration:
+    """A configuration whose errors speak of a target's file, not of the configuration's fields."""
+    try:
+        return Configuration.from_numbers(numbers, where)
+    except HeronError as error:
+        said = re.sub(r"log_(\w+)_buff_size( = \d+)?", r"memory '\1'", error.message)
+        said = re.sub(r"log_(\w+)_width( = \d+)?", r"the type of \1", said)
+        said = re.sub(r"log_(batch|block)\b", r"the intrinsic's \1, as a power of two,", said)
+        raise HeronError(said, "capacities, limits.bus_bits and burst_beats, and the intrinsic say it") from None
 
 
 def _entry(intrinsic: Intrinsic, where: str) -> tuple[int, int]:

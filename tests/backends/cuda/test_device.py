@@ -20,6 +20,7 @@ from heron_asp.backends.cuda.device import MODELLED, GpuDevice
 from heron_asp.backends.cuda.emulator import compile_program
 from heron_asp.backends.cuda.library import export_tuned
 from heron_asp.backends.cuda.modelled import work_of
+from heron_asp.backends.cuda.program import Use
 from heron_asp.errors import HeronError, MissingError
 from heron_asp.library.choice import Tuned
 from heron_asp.measure.data import cases
@@ -28,6 +29,7 @@ from heron_asp.operators import Operator, from_prim_func, operator
 from heron_asp.space import Candidate
 from heron_asp.store import RunDirectory
 from heron_asp.task import Task
+from heron_asp.terms import parse
 from heron_asp.tuning import TuneOptions, tune
 from tests.analysis.expressions import prim_func, tensor, total
 
@@ -39,6 +41,24 @@ def task() -> Task:
     return Task(
         operator("gemm", {"m": 30, "n": 40, "k": 48}, "f16f16f32", epilogue="bias,relu"), resolve_target("a100")
     )
+
+
+@pytest.mark.parametrize("said", ["foo", "worker:", "worker:-oProxyCommand=id", "model:x"])
+def test_there_is_no_such_device(task: Task, said: str) -> None:
+    with pytest.raises(HeronError, match="no such device"):
+        backend_of(task.target).device(task, Limits(), said)
+
+
+def test_sums_that_are_moved_do_not_lie_further_than_32_bits_reach() -> None:
+    """The rules count just the fragments that lie in memory between the two kernels."""
+    shape = {"n": 1, "h": 5, "w": 4, "ci": 16, "co": 3, "kh": 3, "kw": 3, "stride": 2}
+    task = Task(operator("conv2d_transposed", shape, "f16f16f32"), resolve_target("a100"))
+    part = task.space["wmma_8x32x16_f16_f32"]
+    most = next(one for one in part.constraints if one.name == "c5:spread(y_sum)")
+    assert (most.kind.name, most.kind.arguments) == ("at_most", ((2**31 - 1) // (8 * 32),))
+    (candidate,) = part.sample(1, np.random.default_rng(0))
+    (sums,) = (one for one in build(task, candidate).buffers if one.use is Use.SCRATCH)
+    assert sums.shape == (candidate.values[parse("units(y_sum)")] * 8 * 32,)
 
 
 def sampled(task: Task, number: int = 1, sketch: str = "") -> list[Candidate]:

@@ -35,7 +35,7 @@ def test_rows_and_block_are_the_intrinsic_s() -> None:
     ("before", "after", "message"),
     [
         ('"inp"\ncapacity = 32_768', '"inp"\ncapacity = 30_000', "memory 'inp' is 30000; on VTA it is a power of two"),
-        ('"wgt"\ncapacity = 262_144', '"wgt"\ncapacity = 128', "log_wgt_buff_size = 7: the memory is smaller than"),
+        ('"wgt"\ncapacity = 262_144', '"wgt"\ncapacity = 128', "memory 'wgt': the memory is smaller than"),
         ('name = "uop"', 'name = "micro"', "memory 'uop' is missing"),
         ("bus_bits = 64", "bus_bits = 96", "bus_bits is 96; the memory bus has 64, 128, 256 or 512 bits"),
         ("burst_beats = 256", "", "key 'limits.burst_beats' is missing"),
