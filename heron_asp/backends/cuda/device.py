@@ -91,6 +91,7 @@ class GpuDevice:
         self.measures = f"time {where}, nothing in its caches" if where else MODELLED
         self._programs: dict[str, Program | Exception] = {}
         self._ahead: dict[str, Child] = {}
+        self._known: dict[str, tuple[Checked, Outcome]] = {}  # compiled and emulated once, timed as often as asked
         self._done: dict[str, Measurement] = {}
         self._candidates: dict[str, Candidate] = {}
 
@@ -103,6 +104,7 @@ class GpuDevice:
         self.build_ahead([])
         self.__dict__.pop("_cases", None)
         self._programs.clear()
+        self._known.clear()
 
     def fingerprint(self, candidate: Candidate) -> str | None:
         """The source and its launches; None where they cannot be made."""
@@ -138,6 +140,8 @@ class GpuDevice:
         self._candidates = {candidate.key: candidate for candidate in candidates}
         case = self._cases[0] if candidates else None
         for candidate in self._candidates.values():  # each once
+            if candidate.key in self._known:
+                continue
 
             def work(report: Report, candidate: Candidate = candidate) -> None:
                 assert case is not None
@@ -179,7 +183,15 @@ class GpuDevice:
         return self._done[candidate.key]
 
     def _outcome(self, key: str) -> tuple[Checked, Outcome]:
-        outcome = self._ahead.pop(key).outcome()
+        """What is known of a candidate, once its process has ended."""
+        if key not in self._known:
+            if len(self._known) >= _KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = self._ended(self._ahead.pop(key))
+        return self._known[key]
+
+    def _ended(self, child: Child) -> tuple[Checked, Outcome]:
+        outcome = child.outcome()
         checked = outcome.value(_CHECKED)
         if isinstance(checked, Checked):
             return checked, outcome
@@ -208,7 +220,7 @@ class GpuDevice:
 
     def _measure_all(self) -> None:
         """Sends the correct ones of a round to the worker."""
-        checked = {key: self._outcome(key) for key in list(self._ahead)}
+        checked = {key: self._outcome(key) for key in self._candidates}
         entries = []
         for key, (one, outcome) in checked.items():
             if one.status is Status.CORRECT and one.program is not None:
