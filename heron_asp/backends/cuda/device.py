@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heron_asp.backends.cuda.build import build, fragment_registers
-from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, unwritten, verify
+from heron_asp.backends.cuda.emulator import EmulationError, compile_program, dtype_of, prepare, unwritten, verify
 from heron_asp.backends.cuda.jobs import Entry, Problem, data_of, write_jobs
 from heron_asp.backends.cuda.measured import Host, Local, Measured, run_jobs
 from heron_asp.backends.cuda.model import Gpu, estimate
@@ -87,6 +87,7 @@ class GpuDevice:
         self.compiles = _has_nvcc()
         if timed is not None and not self.compiles:
             raise MissingError("programs are compiled here before a worker gets them, and there is no nvcc", _NVCC)
+        prepare()
         self.width = min(available_threads(), _MOST_AT_ONCE)
         where = "" if timed is None else f"on {timed.name}" if isinstance(timed, Host) else "on this machine's GPU"
         self.measures = f"time {where}, nothing in its caches" if where else MODELLED

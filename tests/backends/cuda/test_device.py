@@ -19,6 +19,7 @@ from heron_asp.backends.cuda import nvcc
 from heron_asp.backends.cuda.build import build, fragment_registers, shared_memory
 from heron_asp.backends.cuda.device import MODELLED, GpuDevice, emulate
 from heron_asp.backends.cuda.emulator import EmulationError, compile_program
+from heron_asp.backends.cuda.emulator import build as emulator
 from heron_asp.backends.cuda.library import export_tuned
 from heron_asp.backends.cuda.modelled import work_of
 from heron_asp.backends.cuda.program import Use
@@ -42,6 +43,25 @@ def task() -> Task:
     return Task(
         operator("gemm", {"m": 30, "n": 40, "k": 48}, "f16f16f32", epilogue="bias,relu"), resolve_target("a100")
     )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [("/nonexistent", "CXX=/nonexistent: there is no such program"), ("/bin/false", "/bin/false cannot be used")],
+)
+def test_without_a_compiler_there_is_no_device(
+    task: Task, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str, message: str
+) -> None:
+    """Told before anything is tried: no candidate is to blame."""
+    monkeypatch.setenv("CXX", chosen)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asked = (emulator.compiler, emulator._options, emulator._version)
+    for one in asked:
+        one.cache_clear()
+    with pytest.raises(MissingError, match=message):
+        GpuDevice(task)
+    for one in asked:
+        one.cache_clear()
 
 
 @pytest.mark.parametrize("said", ["foo", "worker:", "worker:-oProxyCommand=id", "model:x"])

@@ -12,6 +12,7 @@ a device may add them in another order and with more bits.
 
 from __future__ import annotations
 
+from heron_asp.backends.cuda.emulator.build import prepare
 from heron_asp.backends.cuda.emulator.emulated import Copies, Emulated, Order, compile_program, schedules, verify
 from heron_asp.backends.cuda.emulator.error import EmulationError, UnsupportedError
 from heron_asp.backends.cuda.emulator.memory import dtype_of, unwritten
@@ -24,6 +25,7 @@ __all__ = [
     "UnsupportedError",
     "compile_program",
     "dtype_of",
+    "prepare",
     "schedules",
     "unwritten",
     "verify",

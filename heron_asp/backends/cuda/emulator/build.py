@@ -33,15 +33,26 @@ _OPTIONAL = ("-march=native", "-ftrivial-auto-var-init=pattern")
 
 @functools.cache
 def compiler() -> str:
-    """The C++ compiler: $CXX, or g++, or clang++.
+    """The C++ compiler: the program that $CXX names, or g++, or clang++.
 
     Raises:
         MissingError: there is none.
     """
-    for name in (os.environ.get("CXX", ""), "g++", "clang++"):
-        if name and (found := shutil.which(name)):
+    chosen = os.environ.get("CXX", "").strip()
+    for name in [chosen] if chosen else ["g++", "clang++"]:
+        if found := shutil.which(name):
             return found
-    raise MissingError("no C++ compiler, so CUDA programs cannot be emulated", "install g++, or set CXX")
+    what = f"CXX={chosen}: there is no such program" if chosen else "there is no C++ compiler (g++ or clang++)"
+    raise MissingError(what, "CUDA programs are emulated with it: install g++, or set CXX")
+
+
+def prepare() -> None:
+    """Compiles the runtime unless that was done before.
+
+    Raises:
+        MissingError: there is no C++ compiler that can.
+    """
+    _runtime(_own_folder())
 
 
 def library(code: str, folder: Path | None) -> bytes:
@@ -117,10 +128,13 @@ def _runtime(folder: Path) -> Path:
         work.mkdir()
         for name in _FILES:
             shutil.copy(_HERE / name, work / name)
-        for name in ("runtime", "tiles"):
-            _compile([*_FLAGS, "-O3", *_options(), "-c", str(work / f"{name}.cc"), "-o", str(work / f"{name}.o")])
-        header = ["-x", "c++-header", str(work / "device.h"), "-o", str(work / "device.h.gch")]
-        _compile([*_FLAGS, *_KERNEL_FLAGS, *_options(), *header])
+        try:
+            for name in ("runtime", "tiles"):
+                _compile([*_FLAGS, "-O3", *_options(), "-c", str(work / f"{name}.cc"), "-o", str(work / f"{name}.o")])
+            header = ["-x", "c++-header", str(work / "device.h"), "-o", str(work / "device.h.gch")]
+            _compile([*_FLAGS, *_KERNEL_FLAGS, *_options(), *header])
+        except EmulationError as error:  # of our own source, which compilers can read
+            raise MissingError(f"{compiler()} cannot be used: {error}", "CXX chooses another compiler") from None
         try:
             work.rename(made)
         except OSError:  # another process was faster
