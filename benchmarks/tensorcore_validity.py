@@ -218,7 +218,7 @@ def counted(trials: Sequence[Trial | Lost]) -> dict[str, Any]:
         "valid": valid,
         "refused": dict(steps),
         "spilling": sum(one.spill_stores > 0 for one in kernels),
-        "reasons": dict(reasons.most_common(12)),
+        "reasons": dict(reasons.most_common(20)),
     }
 
 

@@ -16,7 +16,14 @@ from heron_asp.backends.cuda.build import buffer_sizes
 from heron_asp.backends.cuda.device import emulate
 from heron_asp.backends.cuda.emulator import EmulationError
 from heron_asp.backends.cuda.lower import lowered, program_of, refusal
-from heron_asp.backends.cuda.nvcc import CompileError, Multiprocessor, Resources, compile_cubin, occupancy
+from heron_asp.backends.cuda.nvcc import (
+    CompileError,
+    CompileTimeout,
+    Multiprocessor,
+    Resources,
+    compile_cubin,
+    occupancy,
+)
 from heron_asp.backends.cuda.nvcc import Step as Nvcc
 from heron_asp.completeness.trial import telling
 from heron_asp.errors import InternalError
@@ -146,6 +153,8 @@ class Pipeline:
                 resources = compile_cubin(program.source, self.task.target.machine.compiler.mcpu, _SECONDS).resources
             except CompileError as error:
                 return Trial(_NVCC_STEPS.get(error.step, Step.FRONT_END), error.line, **known)  # type: ignore[arg-type]
+            except CompileTimeout as error:  # of code that is unrolled without end, the assembler takes most
+                return Trial(Step.ASSEMBLER, error.message, **known)  # type: ignore[arg-type]
         found = tuple(resources.items())
         over = launch_refusal(program, resources, self.task.target)
         if over:

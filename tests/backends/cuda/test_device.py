@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -16,9 +17,9 @@ from heron_asp import resolve_target
 from heron_asp.backends import backend_of
 from heron_asp.backends.cuda import nvcc
 from heron_asp.backends.cuda.build import build, fragment_registers, shared_memory
-from heron_asp.backends.cuda.device import MODELLED, GpuDevice
+from heron_asp.backends.cuda.device import MODELLED, GpuDevice, emulate
+from heron_asp.backends.cuda.emulator import EmulationError, compile_program
 from heron_asp.backends.cuda.emulator import build as emulator
-from heron_asp.backends.cuda.emulator import compile_program
 from heron_asp.backends.cuda.library import export_tuned
 from heron_asp.backends.cuda.modelled import work_of
 from heron_asp.backends.cuda.program import Use
@@ -157,6 +158,17 @@ def test_registers_are_counted_where_their_limit_is_lifted(task: Task) -> None:
     lifted = Task(task.operator, task.target, relaxed=["registers"])
     free = task.target.pays["registers"].value
     assert fragment_registers(lifted, candidate) == fragment_registers(task, candidate) > free
+
+
+def test_elements_that_are_left_out_are_noticed(task: Task) -> None:
+    large = Task(operator("gemm", {"m": 256, "n": 256, "k": 16}, "f16f16f32"), task.target)
+    case = cases(large.operator, most=1)[0]
+    many = (build(large, one) for one in sampled(large, 200))
+    program = next(one for one in many if one.kernels[0].grid[0] > 64)
+    emulate(program, case, 60)
+    fewer = replace(program.kernels[0], grid=(program.kernels[0].grid[0] - 1, 1, 1))
+    with pytest.raises(EmulationError, match="wrong results"):
+        emulate(replace(program, kernels=(fewer,)), case, 60)
 
 
 def test_what_the_model_is_told_agrees_with_the_launch(task: Task) -> None:

@@ -248,7 +248,7 @@ def _exported(tuned: Tuned, prefix: str, measured: str) -> Exported:
     assert task.target.machine.compiler is not None
     program = build(task, tuned.candidate)
     try:
-        emulate(program, cases(task.operator, most=1)[0], _EMULATION)
+        emulate(program, cases(task.operator, most=1)[0], _EMULATION, task.operator.operations)
     except HeronError as error:
         raise HeronError(f"{tuned.origin}: {error.message}", error.hint, error.code) from None
     compiled = compile_cubin(program.source, task.target.machine.compiler.mcpu)
