@@ -105,7 +105,6 @@ class _Maker:
         ]
         own = {"load_a": 0, "load_b": 1}.get(call.part, 2)
         memory = self._buffer("ab"[own] if own < 2 else "c", fragments[own].roles, types[own], call.memory, "memory")
-        self.fragment = fragments[own]
         self.read, self.written, self.described, self.called = {
             "load_a": ([memory], fragments[0], self._copied, self._loaded),
             "load_b": ([memory], fragments[1], self._copied, self._loaded),

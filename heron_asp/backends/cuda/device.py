@@ -140,6 +140,8 @@ class GpuDevice:
             started.kill()
         self._ahead, self._done = {}, {}
         self._candidates = {candidate.key: candidate for candidate in candidates}
+        for key in [key for key in self._known if key not in self._candidates][:-_KEPT]:
+            del self._known[key]
         case = self._cases[0] if candidates else None
         for candidate in self._candidates.values():  # each once
             if candidate.key in self._known:
@@ -187,8 +189,6 @@ class GpuDevice:
     def _outcome(self, key: str) -> tuple[Checked, Outcome]:
         """What is known of a candidate, once its process has ended."""
         if key not in self._known:
-            if len(self._known) >= _KEPT:
-                self._known.pop(next(iter(self._known)))
             self._known[key] = self._ended(self._ahead.pop(key))
         return self._known[key]
 

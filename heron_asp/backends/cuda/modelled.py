@@ -80,7 +80,6 @@ class _Reader:
         intrinsic = task.target.intrinsics[self.sketch.intrinsics[0]]
         self.row, self.column = (roles[role] for role in intrinsic.result.index)
         self.summed = next(axis for axis in roles.values() if axis not in (self.row, self.column))
-        self.unit = tuple(intrinsic.extents[role] for role in intrinsic.extents)
 
     def work(self, registers: int, shared: int) -> Work:
         block = self.task.block

@@ -160,6 +160,14 @@ def test_registers_are_counted_where_their_limit_is_lifted(task: Task) -> None:
     assert fragment_registers(lifted, candidate) == fragment_registers(task, candidate) > free
 
 
+def test_what_a_round_asks_for_is_not_forgotten_within_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heron_asp.backends.cuda.device._KEPT", 1)
+    device = GpuDevice(task)
+    first, second, third = sampled(task, 3)
+    measured = [device.measure(one).seconds for one in (first, second, third)]
+    assert device.compare([first, second, third], 2) == [[seconds] * 2 for seconds in measured]
+
+
 def test_elements_that_are_left_out_are_noticed(task: Task) -> None:
     large = Task(operator("gemm", {"m": 256, "n": 256, "k": 16}, "f16f16f32"), task.target)
     case = cases(large.operator, most=1)[0]
