@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heron_asp.cli import common
-from heron_asp.errors import ExitCode, HeronError
+from heron_asp.errors import ExitCode
 
 NAME = "worker"
 
@@ -30,19 +29,14 @@ def command(
 ) -> int:
     """Measure compiled candidates on this machine's GPU. What has a result is skipped; Ctrl-C keeps what is there."""
     from heron_asp.backends.cuda import worker
-    from heron_asp.backends.cuda.worker.options import Options, WorkerError
-    from heron_asp.backends.cuda.worker.parent import work
+    from heron_asp.backends.cuda.measured import work_here
+    from heron_asp.backends.cuda.worker.options import Options
 
     options = Options(driver, limit or Options().limit, job_limit, timing)
     if pack:
         sys.stdout.write(f"{worker.pack(folder / worker.FILE)}\n")
         return ExitCode.OK
-    with tempfile.TemporaryDirectory() as place:
-        file = worker.pack(Path(place) / worker.FILE)
-        try:
-            found = work(folder, options, [sys.executable, str(file)], lambda line: _say(line))
-        except WorkerError as error:
-            raise HeronError(error.message, error.hint, ExitCode(error.code)) from None
+    found = work_here(folder, options, _say)
     if json:
         common.print_json(found)
     else:

@@ -16,6 +16,7 @@ from heron_asp.measure.operands import Operands, PackingError, kernel_alone
 from heron_asp.measure.peak import ACCUMULATORS, peak_program
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.measure.stopwatch import Stopwatch
+from heron_asp.operators import Operator
 from heron_asp.schedule.replay import Program
 from heron_asp.space import Candidate
 from heron_asp.task import Task, available_threads
@@ -63,6 +64,23 @@ class Device(Protocol):
         """Equal for candidates that are the same program; None where that is not known."""
 
 
+def room_for(operator: Operator) -> int:
+    """Bytes that checking programs of an operator takes.
+
+    Raises:
+        HeronError: this machine has not as many free.
+    """
+    needed, free = bytes_needed(operator), available_bytes()
+    if needed > free:
+        raise HeronError(
+            f"{operator.label}: checking a program takes about {needed / 2**30:.1f} GiB of memory, "
+            f"{free / 2**30:.1f} GiB are free",
+            "smaller extents, or a machine with more memory",
+            ExitCode.MISSING,
+        )
+    return needed
+
+
 class LocalDevice:
     """This machine: a forked process for each candidate.
 
@@ -74,19 +92,11 @@ class LocalDevice:
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
         self.measures = WALL_TIME
         tvm_target(task.target, task.threads)  # a mistake in the target is one error, not one a candidate
-        needed, free = bytes_needed(task.operator), available_bytes()
-        if needed > free:
-            raise HeronError(
-                f"{task.operator.label}: checking a program takes about {needed / 2**30:.1f} GiB of memory, "
-                f"{free / 2**30:.1f} GiB are free",
-                "smaller extents, or a machine with more memory",
-                ExitCode.MISSING,
-            )
+        self.held = room_for(task.operator)
         self.task = task
         self.limits = limits or Limits()
         self.running = self.limits.run + bytes_compared(task.operator) / _COMPARED
         self.width = min(available_threads(), _MOST_BUILDS)
-        self.held = needed
         self._programs: dict[str, Program] = {}
         self._ahead: dict[str, Child | Measurement] = {}
 

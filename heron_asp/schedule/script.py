@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from heron_asp.schedule.calls import Argument, Call, Form, IndexMap, IntrinsicName, Ref, Skip, Source
 from heron_asp.schedule.fragments import FragmentCall
+
+if TYPE_CHECKING:
+    from heron_asp.space import Candidate
+    from heron_asp.task import Task
+
+
+def script_of(task: Task, candidate: Candidate) -> str:
+    """The schedule of a candidate as Python text that runs."""
+    made = task.operator
+    arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
+    arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
+    return script(task.calls(candidate), str(task.target.path), arguments, f"{made.label}: {candidate.sketch}.")
 
 
 def script(calls: Sequence[Call], target: str, operator: str, heading: str = "") -> str:

@@ -102,14 +102,11 @@ class Cuda:
     def show(self, task: Task, candidate: Candidate, view: View) -> str:
         """The schedule as Python that runs, or CUDA C++."""
         from heron_asp.backends.cuda.build import build
-        from heron_asp.schedule.script import script
+        from heron_asp.schedule.script import script_of
 
         if view is View.CODE:
             return build(task, candidate).source
-        made = task.operator
-        arguments = f"{made.name!r}, {dict(made.said)!r}, {made.dtype!r}, {made.layout!r}"
-        arguments += f", {made.epilogue_text!r}" if made.epilogue else ""
-        return script(task.calls(candidate), str(task.target.path), arguments, f"{made.label}: {candidate.sketch}.")
+        return script_of(task, candidate)
 
     def export(self, runs: Sequence[Path], out: Path, name: str, prefix: str) -> Manifest:
         """CUDA C++, machine code and a launcher in C."""

@@ -22,9 +22,9 @@ from heron_asp.backends.cuda.nvcc import CompileError, CompileTimeout, compile_c
 from heron_asp.backends.cuda.program import Program, Use
 from heron_asp.backends.cuda.worker.options import Options
 from heron_asp.child import Child, Outcome, Report
-from heron_asp.errors import ExitCode, HeronError, InternalError, MissingError, telling_line
-from heron_asp.host import available_bytes
-from heron_asp.measure.data import Case, bytes_needed, cases
+from heron_asp.errors import HeronError, InternalError, MissingError, telling_line
+from heron_asp.measure.data import Case, cases
+from heron_asp.measure.device import room_for
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.task import Task, available_threads
 
@@ -74,13 +74,7 @@ class GpuDevice:
     """
 
     def __init__(self, task: Task, limits: Limits | None = None, timed: Local | Host | None = None) -> None:
-        self.held = bytes_needed(task.operator)
-        if self.held > available_bytes():
-            raise HeronError(
-                f"{task.operator.label}: checking a program takes about {self.held / 2**30:.1f} GiB of memory",
-                "smaller extents, or a machine with more memory",
-                ExitCode.MISSING,
-            )
+        self.held = room_for(task.operator)
         self.task = task
         self.limits = limits or Limits()
         self.timed = timed

@@ -142,7 +142,8 @@ def run_jobs(folder: Path, where: Local | Host, options: Options, say: Say = log
     if isinstance(where, Host):
         _run_there(folder, where, options, say)
     else:
-        _run_here(folder, where, options, say)
+        if work_here(folder, options, say, where.python)["interrupted"]:
+            raise KeyboardInterrupt
     return read_results(folder)
 
 
@@ -175,15 +176,18 @@ def _measured(row: dict[str, Any]) -> Measured:
     return Measured(row["id"], status, row.get("error", ""), row.get("worst", 0.0), cold, warm, kernels)
 
 
-def _run_here(folder: Path, where: Local, options: Options, say: Say) -> None:
+def work_here(folder: Path, options: Options, say: Say, python: str = sys.executable) -> dict[str, Any]:
+    """Runs the worker on this machine, and returns what it says at the end.
+
+    Raises:
+        HeronError: nothing can be measured: what is wrong, and the exit code for it.
+    """
     with tempfile.TemporaryDirectory() as place:
         file = pack(Path(place) / FILE)
         try:
-            found = work(folder, options, [where.python, str(file)], say)
+            return dict(work(folder, options, [python, str(file)], say))
         except WorkerError as error:
             raise HeronError(error.message, error.hint, ExitCode(error.code)) from None
-    if found["interrupted"]:
-        raise KeyboardInterrupt
 
 
 # --- on another machine: one stream of tar there, the results back, so that ssh is all that is needed ---

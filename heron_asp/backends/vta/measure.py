@@ -13,8 +13,8 @@ from heron_asp.backends.vta.machine import numbers_of
 from heron_asp.backends.vta.tokens import follow
 from heron_asp.child import Child, Outcome, Report
 from heron_asp.errors import HeronError, InternalError
-from heron_asp.host import available_bytes
-from heron_asp.measure.data import Case, bytes_needed, cases
+from heron_asp.measure.data import Case, cases
+from heron_asp.measure.device import room_for
 from heron_asp.measure.result import Limits, Measurement, Status
 from heron_asp.space import Candidate
 from heron_asp.task import Task, available_threads
@@ -33,12 +33,7 @@ class VtaDevice:
     """
 
     def __init__(self, task: Task, limits: Limits | None = None) -> None:
-        self.held = bytes_needed(task.operator)
-        if self.held > available_bytes():
-            raise HeronError(
-                f"{task.operator.label}: checking a program takes about {self.held / 2**30:.1f} GiB of memory",
-                "smaller extents, or a machine with more memory",
-            )
+        self.held = room_for(task.operator)
         self.task = task
         self.limits = limits or Limits()
         self.numbers = numbers_of(task.target)
