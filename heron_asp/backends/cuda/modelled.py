@@ -89,9 +89,7 @@ class _Reader:
         for axis in block.axes:
             if axis.name not in (self.row, self.column, self.summed):
                 batch *= extents[axis.name]
-        name = text(self.values[Term("pipeline", (self.block,))])
-        buffers = self._number("buffers")
-        kind = {"none": Pipelining.NONE, "registers": Pipelining.REGISTERS}.get(name, Pipelining.ASYNC)
+        kind, ahead = self._pipelining()
         first, second = block.operands
         copies = [Term("load", (first.name,)), Term("load", (second.name,)), Term("drain", (block.result.name,))]
         turned = dict.fromkeys((text(slot) for _, slot in self.sketch.of("turns")))
@@ -117,8 +115,8 @@ class _Reader:
             registers=registers,
             shared_bytes=shared,
             pipelining=kind,
-            stages=buffers if kind is Pipelining.ASYNC else 1,
-            fragments_ahead=name.startswith("fed") or kind is Pipelining.REGISTERS,
+            stages=self._number("buffers") if kind is Pipelining.ASYNC else 1,
+            fragments_ahead=ahead,
             b_by_columns="b" in turned,
             padding=self._of("padding", copies, 0),
             vector=self._of("vector", copies, 1),
@@ -128,6 +126,15 @@ class _Reader:
             through_shared=Term("vector", (copies[2],)) in self.values,
             gather=float(self._gathered(first.name)),
         )
+
+    def _pipelining(self) -> tuple[Pipelining, bool]:
+        """How tiles are fetched, and whether steps overlap, as the rules say it of the pipeline."""
+        chosen = self.values[Term("pipeline", (self.block,))]
+        steps = {name: overlap for name, _, overlap, *_ in self.sketch.of("pipeline")}
+        if chosen not in steps:
+            return Pipelining.NONE, False
+        by_itself = chosen in {name for name, _ in self.sketch.of("async")}
+        return Pipelining.ASYNC if by_itself else Pipelining.REGISTERS, steps[chosen] != "apart"
 
     def _gathered(self, operand: str) -> bool:
         """Whether an operand is no matrix in memory: more axes of the operator than dimensions walk through it."""
